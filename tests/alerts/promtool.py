@@ -1,4 +1,4 @@
-"""Debian's Prometheus, installed where that is allowed."""
+"""Runs Debian's promtool; installs it where that is allowed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def _installed() -> bool:
 
 
 def need_prometheus() -> None:
-    """Skips the test where it cannot be had."""
+    """Skips the test where promtool cannot be installed."""
     if not _installed():
         pytest.skip("no promtool: install Debian's package prometheus (needs root)")
 
 
 def promtool(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs it."""
     need_prometheus()
     return subprocess.run(
         ["promtool", *words], input=given, capture_output=True, text=True, check=False, timeout=60

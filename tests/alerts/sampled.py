@@ -1,4 +1,4 @@
-"""Looks at a cell that nobody runs, one every ten seconds."""
+"""Samples of a made-up cell, one every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rota.engine.metrics import LONG_SECONDS, SECONDS, Histogram
 STEP_MS = 10_000
 
 
-class Scene:
-    """A history that a test writes."""
+class Samples:
+    """Writes a history of samples, as a test says."""
 
     def __init__(self) -> None:
         self.history = SampleHistory()
@@ -27,22 +27,22 @@ class Scene:
         }  # fmt: skip
 
     def pass_by(self, seconds: float = 10, **given: Any) -> None:
-        """Time goes on; what is not given stays as it was."""
+        """Lets time pass; values that are not given stay as they were."""
         self._last.update(given)
         end = self.now + int(seconds * 1000)
         while self.now < end:
             self.now += STEP_MS
-            self.history.add(self._look())
+            self.history.add(self._sample())
 
     def queue(self, name: str = "", **given: Any) -> None:
-        """The same with other figures of a queue."""
+        """Lets time pass with other values of a queue."""
         queues: Mapping[str, QueueSample] = self._last["queues"]
         self._last["queues"] = {
             **queues, name: replace(queues.get(name, QueueSample()), **given)
         }  # fmt: skip
         self.pass_by()
 
-    def _look(self) -> Sample:
+    def _sample(self) -> Sample:
         return Sample(
             at=self.now,
             wall=self.now,

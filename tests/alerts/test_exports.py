@@ -1,4 +1,4 @@
-"""What is handed to Prometheus and Grafana: the real checker takes it, it asks for real names."""
+"""Files for Prometheus and Grafana: promtool accepts them, and their metrics exist."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def dashboard() -> Any:
 
 
 def queries() -> Iterator[str]:
-    drawn = dashboard()
-    for panel in drawn["panels"]:
+    board = dashboard()
+    for panel in board["panels"]:
         yield from (target["expr"] for target in panel["targets"])
-    yield from (note["expr"] for note in drawn["annotations"]["list"])
+    yield from (note["expr"] for note in board["annotations"]["list"])
 
 
-async def scrape(house: InProcessServer) -> str:
-    await house.finish(await house.start(await house.register()))
-    await house.submit()
-    return (await house.http.get("/metrics")).text
+async def scrape(server: InProcessServer) -> str:
+    await server.finish(await server.start(await server.register()))
+    await server.submit()
+    return (await server.http.get("/metrics")).text
 
 
-async def test_every_query_asks_for_metrics_that_are_there() -> None:
-    async with open_server() as house:
-        told = re.findall(r"^(\w+?)(?:\{| )", await scrape(house), re.MULTILINE)
+async def test_every_query_names_metrics_that_exist() -> None:
+    async with open_server() as server:
+        scraped = re.findall(r"^(\w+?)(?:\{| )", await scrape(server), re.MULTILINE)
     rules = re.findall("expr: (.+)", rule_file())
     asked = {name for query in (*rules, *queries()) for name in NAME.findall(query)}
     assert len(asked) > 15
-    assert sorted(asked - set(told) - set(ONLY_AMONG_OTHERS)) == []
+    assert sorted(asked - set(scraped) - set(ONLY_AMONG_OTHERS)) == []
 
 
-def test_there_is_a_rule_for_each_condition_and_promtool_takes_them(tmp_path: Path) -> None:
+def test_the_file_has_a_rule_for_each_condition_and_promtool_accepts_them(tmp_path: Path) -> None:
     file = tmp_path / "rules.yml"
     file.write_text(rule_file())
     run = promtool("check", "rules", str(file))
@@ -59,7 +59,7 @@ def test_there_is_a_rule_for_each_condition_and_promtool_takes_them(tmp_path: Pa
 
 
 @pytest.mark.parametrize("condition", Condition)
-def test_a_rule_of_the_file_is_the_built_in_one_as_it_is_before_anybody_sets_it(
+def test_a_rule_of_the_file_equals_the_built_in_one(
     condition: Condition,
 ) -> None:
     rule = DEFAULT_RULES[condition.value]
@@ -72,25 +72,25 @@ def test_a_rule_of_the_file_is_the_built_in_one_as_it_is_before_anybody_sets_it(
     assert f"severity: {rule.severity.value}\n" in entry
 
 
-async def test_promtool_takes_what_a_scrape_answers() -> None:
-    async with open_server() as house:
-        told = await scrape(house)
-    run = promtool("check", "metrics", given=told)
+async def test_promtool_accepts_the_answer_to_a_scrape() -> None:
+    async with open_server() as server:
+        scraped = await scrape(server)
+    run = promtool("check", "metrics", given=scraped)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_promtool_sees_each_rule_fire_on_figures_that_should_set_it_off(tmp_path: Path) -> None:
+def test_each_rule_fires_in_promtool_on_metrics_that_meet_it(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(rule_file())
-    (tmp_path / "trial.yml").write_text(_TRIAL)
-    run = promtool("test", "rules", str(tmp_path / "trial.yml"))
+    (tmp_path / "test.yml").write_text(_PROMTOOL_TEST)
+    run = promtool("test", "rules", str(tmp_path / "test.yml"))
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_dashboard_is_whole() -> None:
-    drawn = dashboard()
-    places = [tuple(panel["gridPos"].values()) for panel in drawn["panels"]]
-    assert len(set(places)) == len(places) == len({panel["id"] for panel in drawn["panels"]})
-    for panel in drawn["panels"]:
+def test_the_dashboard_has_panels_with_titles_and_queries() -> None:
+    board = dashboard()
+    places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
+    assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
+    for panel in board["panels"]:
         assert panel["title"]
         assert panel["targets"]
     for query in queries():
@@ -98,8 +98,8 @@ def test_the_dashboard_is_whole() -> None:
 
 
 @pytest.mark.parametrize("query", list(queries()))
-def test_promtool_takes_each_query_of_the_dashboard(query: str, tmp_path: Path) -> None:
-    """As a recording rule, with Grafana's words filled in."""
+def test_promtool_accepts_each_query_of_the_dashboard(query: str, tmp_path: Path) -> None:
+    """It is checked as a recording rule, with Grafana's variables filled in."""
     plain = query.replace("$__rate_interval", "1m").replace("$job", ".+")
     file = tmp_path / "rules.yml"
     file.write_text(
@@ -109,7 +109,7 @@ def test_promtool_takes_each_query_of_the_dashboard(query: str, tmp_path: Path) 
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-_TRIAL = """
+_PROMTOOL_TEST = """
 rule_files: [rules.yml]
 evaluation_interval: 30s
 tests:

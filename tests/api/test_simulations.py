@@ -216,9 +216,9 @@ async def test_an_export_has_its_workers_and_a_workflow_runs_on_current_ones() -
     [
         ("", "", "the body is empty"),
         ("a b c\n", "name=jobs.csv", "jobs.csv, line 1: 3 fields, a job has 18. What can be run"),
-        ('{"hello": 1}', "", "no workflow of WfCommons"),
+        ('{"hello": 1}', "", "not a WfCommons workflow"),
         (b"\x1f\x8b\x08\x00broken", "", "trace: "),
-        (SWF, "cpus=2&policies=fcfs", "no job in it that ever ran and fits"),
+        (SWF, "cpus=2&policies=fcfs", "no job that ran and fits"),
         (SWF, "cpus=2&workers=2", "cpus: is one pool"),
         (SWF, "cpu=2", "cpu: is the size of one worker"),
         (SWF, "memory=1GiB", "memory: is the size of a machine"),

@@ -1,4 +1,4 @@
-"""An engine on a store in memory, with a ledger that a test can hold up, and callers."""
+"""Test rig: an engine on an in-memory store whose appends a test can hold up, and its callers."""
 
 from __future__ import annotations
 
@@ -44,56 +44,54 @@ PATIENCE_S = 10.0
 
 
 class SlowJournalStore:
-    """The store's ledger behind a door that can be shut while an append is under way."""
+    """Journal store that can hold appends up, and fail."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.inner = store.ledger
         self.records: list[Sequence[AnyWrite]] = []
-        """What was appended, or tried to be."""
-        self.told_at: list[int] = []
-        """How many of them there were each time it was told that a turn begins."""
+        """Writes of every append, also of failed ones."""
+        self.turns_noted_at: list[int] = []
+        """Number of records each time that a turn began."""
         self.load_errors: list[Exception] = []
-        """What the next loads fail with."""
+        """Errors of the next loads."""
         self.loads = 0
-        """How often everything was read."""
+        """Number of loads."""
         self.is_away = False
         """Whether calls fail."""
         self.may_claim = True
-        """Whether the seat can be had."""
+        """Whether leadership can be claimed."""
         self.is_present: Callable[[LeaderRow], bool] | None = None
-        """Whether the seat's holder has a connection; None: the store cannot tell."""
+        """Whether the leader has a connection; None: the store cannot know."""
         self.refills: list[Refill] = []
-        """What was wanted of the shelf."""
+        """Spilled jobs that were asked for."""
         self.refill_errors: list[Exception] = []
-        """What the next looks at the shelf fail with."""
+        """Errors of the next reads of spilled jobs."""
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
 
     @property
     def projected(self) -> Seq:
-        """As the store says."""
         return self.inner.projected
 
     def deciding(self) -> None:
-        """Notes how many records there were by then."""
-        self.told_at.append(len(self.records))
+        """Notes the number of records."""
+        self.turns_noted_at.append(len(self.records))
 
     def shut(self) -> None:
-        """Appends wait from now on."""
+        """Holds up appends from now on."""
         self._open.clear()
         self._arrived.clear()
 
     def let_go(self) -> None:
-        """They wait no longer."""
+        """Lets held appends go on."""
         self._open.set()
 
     async def reached(self) -> None:
-        """Until an append waits at the door."""
+        """Waits until an append is held up."""
         await asyncio.wait_for(self._arrived.wait(), PATIENCE_S)
 
     async def observe(self) -> LeaderRow | None:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         row = await self.inner.observe()
         if row is None or self.is_present is None:
@@ -101,51 +99,42 @@ class SlowJournalStore:
         return replace(row, present=self.is_present(row))
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         if not self.may_claim:
             raise FencedError("somebody else is always first, as the test asked")
         return await self.inner.claim(holder, seen, address)
 
     async def renew(self, epoch: Epoch) -> bool:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.renew(epoch)
 
     async def resign(self, epoch: Epoch) -> None:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         await self.inner.resign(epoch)
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.records_after(seq, limit)
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.put_inbox(body, key, job_ids)
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.inbox_key(key)
 
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.inbox_job(job_id)
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """As the store does, unless it is away."""
         self._refuse_if_away()
         return await self.inner.take_inbox(limit)
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """As the store does."""
         await self.inner.drop_inbox(entry_ids)
 
     def _refuse_if_away(self) -> None:
@@ -153,7 +142,6 @@ class SlowJournalStore:
             raise StoreError("the store is away, as the test asked")
 
     async def load(self, kept: int) -> Snapshot:
-        """As the store does, unless it is to fail."""
         if self.load_errors:
             raise self.load_errors.pop(0)
         self._refuse_if_away()
@@ -163,7 +151,6 @@ class SlowJournalStore:
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """As the store does, unless it is to fail."""
         self.refills += wanted
         if self.refill_errors:
             raise self.refill_errors.pop(0)
@@ -177,7 +164,6 @@ class SlowJournalStore:
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """As the store does, when the door is open."""
         self.records.append(writes)
         self._arrived.set()
         await self._open.wait()
@@ -185,12 +171,11 @@ class SlowJournalStore:
         await self.inner.append(epoch, seq, at, writes, consumed)
 
     async def close(self) -> None:
-        """As the store does."""
         await self.inner.close()
 
 
 class SlowStore:
-    """A store whose ledger is behind such a door; several of them may have one memory."""
+    """Store with such a journal store; several of them may share one in-memory store."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.ledger = SlowJournalStore(store)
@@ -205,11 +190,11 @@ class SlowStore:
         self.durability = store.durability
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""
 
 
 class Rig:
-    """What a test of the engine holds in its hands."""
+    """Engine with its store, clock and metrics, and methods that act as its callers."""
 
     def __init__(
         self,
@@ -222,20 +207,19 @@ class Rig:
         self.store = store or MemoryStore()
         self.slow = SlowStore(self.store)
         self.ledger = self.slow.ledger
-        self.hands = FakeClock()
-        self.clock = clock or self.hands
-        self.counts = Metrics()
+        self.fake_clock = FakeClock()
+        self.clock = clock or self.fake_clock
+        self.metrics = Metrics()
         timing = Timing(window=window or MemoryWindow())
         member = replace(member or CellMember(node="node-1"), limits=limits)
-        self.engine = Engine(self.slow, self.clock, timing, self.counts, member)
+        self.engine = Engine(self.slow, self.clock, timing, self.metrics, member)
 
-    async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
-        """One job."""
-        new = job(job_id, created_at=self.clock.now(), **asked)
+    async def submit(self, job_id: str, **given: Any) -> AnyReceipt:
+        new = job(job_id, created_at=self.clock.now(), **given)
         return await self.engine.post(Submit(jobs=(new,)))
 
     async def register(self, worker_id: str = "w1", session: str = "s1") -> None:
-        """A worker with 4 cpu."""
+        """Registers a worker with 4 cpu."""
         await self.engine.post(
             Register(
                 worker_id=WorkerId(worker_id),
@@ -245,54 +229,54 @@ class Rig:
             )
         )
 
-    def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[PollAnswer]:
-        """A worker waits for work."""
-        clerk: AnswerEncoder | None = said.pop("clerk", None)
+    def poll(self, worker_id: str = "w1", **given: Any) -> asyncio.Task[PollAnswer]:
+        """Begins a worker's poll."""
+        encoder: AnswerEncoder | None = given.pop("encoder", None)
         event = Poll(
             poll_id=self.engine.next_poll_id(),
             worker_id=WorkerId(worker_id),
-            max_orders=said.pop("max_orders", 10),
-            until=self.clock.now() + said.pop("wait_ms", 5_000),
-            **said,
+            max_orders=given.pop("max_orders", 10),
+            until=self.clock.now() + given.pop("wait_ms", 5_000),
+            **given,
         )
-        return asyncio.create_task(self.engine.poll(event, asyncio.Event(), clerk))
+        return asyncio.create_task(self.engine.poll(event, asyncio.Event(), encoder))
 
     async def pass_by(self, ms: int) -> None:
-        """Time passes, and the engine looks at the clock."""
-        self.hands.pass_by(ms)
+        """Lets time pass, and the engine look at the clock."""
+        self.fake_clock.pass_by(ms)
         await self.engine.post(Tick())
 
     async def recall(self, key: str | None = None) -> Preloaded:
-        """What the tables say of a key."""
+        """Looks a key up in the tables."""
         known = None if key is None else await self.store.catalog.key(key)
         return Preloaded(at=self.clock.now(), key=known)
 
     async def record(self, job_id: str) -> JobRecord | None:
-        """The job as readers see it."""
+        """Reads a job from the tables."""
         found = await self.store.catalog.jobs([JobId(job_id)])
         return found[0] if found else None
 
     async def state(self, job_id: str) -> JobState | None:
-        """Its state as readers see it."""
+        """Reads a job's state from the tables."""
         record = await self.record(job_id)
         return None if record is None else record.life.state
 
     async def until_ready(self) -> None:
-        """Until the engine decides again."""
+        """Waits until the engine is ready."""
         await until(lambda: self.engine.ready)
 
 
 def succeeded(order: Order) -> Completion:
-    """The report that this order was done."""
+    """Reports that an order's execution succeeded."""
     execution = order.execution
     state = ExecutionState.SUCCEEDED
     return Completion(execution_id=execution.id, fence=execution.fence, state=state)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for it, for as long as a slow machine may need."""
+    """Waits until it is so, for as long as a slow machine may need."""
     async with asyncio.timeout(PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110  (nobody announces it)
+        while not is_so():  # noqa: ASYNC110  (there is no event to wait for)
             await asyncio.sleep(0.002)
 
 
@@ -306,7 +290,7 @@ async def settle() -> None:
 async def running(
     clock: Clock | None = None, window: MemoryWindow | None = None, **limits: Any
 ) -> AsyncIterator[Rig]:
-    """A rig whose engine runs, and is stopped in the end."""
+    """Starts a rig's engine, and stops it in the end."""
     rig = Rig(clock, window=window, limits=EngineLimits(**limits))
     await rig.engine.start()
     try:

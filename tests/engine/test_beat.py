@@ -1,4 +1,4 @@
-"""A common beat: who goes on when, and together with whom."""
+"""Common moments of periodic work: when waiting tasks continue, and which continue together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.engine.beat import beat, next_beat
 from tests.simtest.clock import VirtualLoop
 
 
-def test_those_with_the_same_pause_go_on_at_the_same_time_whenever_they_began() -> None:
+def test_tasks_of_one_interval_continue_at_the_same_moments_whenever_they_began() -> None:
     loop = VirtualLoop()
     woke: dict[str, list[float]] = {}
 
@@ -40,18 +40,18 @@ def test_those_with_the_same_pause_go_on_at_the_same_time_whenever_they_began() 
     now=st.floats(0, 1e7, allow_nan=False),
     every=st.sampled_from([0.01, 0.5, 0.75, 1.0, 2.0, 5.0]),
 )
-def test_the_next_beat_is_near_and_is_not_the_one_that_has_just_been(
+def test_the_next_moment_is_near_and_is_not_the_one_that_has_just_been(
     now: float, every: float
 ) -> None:
     at = next_beat(now, every)
     assert at / every == pytest.approx(round(at / every), abs=1e-6)
     assert now < at <= now + every * 1.125 + 1e-6
     assert at <= now + every + 0.021
-    # A timer that rings a moment too early does not make it ring twice.
+    # A timer that fires a moment early does not make a moment come twice.
     assert next_beat(at - min(every / 10, 0.015), every) > at + every / 2
 
 
 @given(now=st.floats(0, 1e7, allow_nan=False))
-def test_a_slow_beat_falls_on_a_quick_one(now: float) -> None:
+def test_a_moment_of_a_long_interval_is_also_one_of_a_short_interval(now: float) -> None:
     at = next_beat(now, 2.0)
     assert next_beat(at - 0.3, 0.5) == at

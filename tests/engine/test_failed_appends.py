@@ -1,4 +1,4 @@
-"""When an append fails, is doubtful, or the engine stops in the middle."""
+"""Appends that fail or whose fate is unknown, and an engine that stops in the middle of one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.core.asking import job
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 
-def keyed(job_id: str, recall: Preloaded) -> Submit:
-    """A submission that may be repeated."""
-    return Submit(jobs=(job(job_id),), key=Key(key="k", fingerprint="f"), preloaded=recall)
+def keyed(job_id: str, preloaded: Preloaded) -> Submit:
+    """Makes a submission with an idempotency key."""
+    return Submit(jobs=(job(job_id),), key=Key(key="k", fingerprint="f"), preloaded=preloaded)
 
 
-async def test_a_failed_append_is_told_to_its_callers_and_leaves_nothing() -> None:
+async def test_a_failed_append_is_reported_to_its_callers_and_leaves_nothing() -> None:
     async with running() as rig:
         await rig.submit("before")
         rig.ledger.inner.refuse_next_append()
@@ -31,15 +31,15 @@ async def test_a_failed_append_is_told_to_its_callers_and_leaves_nothing() -> No
         await rig.until_ready()
         assert await rig.state("a") is None
         assert rig.engine.why(JobId("a")) is None
-        assert [glance.queue.name for glance in rig.engine.queues()] == ["default"]
+        assert [info.queue.name for info in rig.engine.queues()] == ["default"]
         assert rig.engine.why(JobId("before")) is not None
         await rig.submit("a")
         assert await rig.state("a") is JobState.QUEUED
-        assert rig.counts.reloads == {"StoreFullError": 1}
-        assert rig.counts.submitted() == 2
+        assert rig.metrics.reloads == {"StoreFullError": 1}
+        assert rig.metrics.submitted() == 2
 
 
-async def test_while_it_reloads_callers_are_asked_to_come_again() -> None:
+async def test_callers_are_asked_to_try_again_while_the_engine_reloads() -> None:
     async with running() as rig:
         rig.ledger.load_errors = [StoreError("away"), StoreError("still away")]
         rig.ledger.inner.leave_next_append_uncertain(written=False)
@@ -56,7 +56,7 @@ async def test_while_it_reloads_callers_are_asked_to_come_again() -> None:
         await rig.submit("c")
 
 
-async def test_a_load_that_fails_in_a_way_nobody_thought_of_is_tried_again_too() -> None:
+async def test_a_load_that_fails_with_an_unexpected_error_is_tried_again() -> None:
     async with running() as rig:
         rig.ledger.load_errors = [RuntimeError("a bug")]
         rig.ledger.inner.leave_next_append_uncertain(written=False)
@@ -68,7 +68,9 @@ async def test_a_load_that_fails_in_a_way_nobody_thought_of_is_tried_again_too()
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_after_a_doubtful_append_memory_is_what_the_journal_says(*, written: bool) -> None:
+async def test_memory_is_what_the_journal_says_after_an_append_of_unknown_fate(
+    *, written: bool
+) -> None:
     async with running() as rig:
         rig.ledger.inner.leave_next_append_uncertain(written=written)
         with pytest.raises(UnavailableError):
@@ -98,7 +100,7 @@ async def test_a_worker_whose_answer_was_lost_with_the_append_gets_its_order(
         assert await rig.state("a") is JobState.SUCCEEDED
 
 
-async def test_everybody_who_waits_hears_of_the_failure() -> None:
+async def test_every_waiting_caller_gets_the_error_of_a_failed_append() -> None:
     async with running() as rig:
         await rig.register()
         poll = rig.poll()
@@ -110,15 +112,15 @@ async def test_everybody_who_waits_hears_of_the_failure() -> None:
         callers += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(3)]
         await settle()
         rig.ledger.let_go()
-        heard = await asyncio.gather(poll, *callers, return_exceptions=True)
-        assert [type(one) for one in heard] == [UnavailableError] * 5
+        answered = await asyncio.gather(poll, *callers, return_exceptions=True)
+        assert [type(one) for one in answered] == [UnavailableError] * 5
         await rig.until_ready()
         assert await rig.state("j0") is None
 
 
-async def test_a_failure_leaves_no_answer_that_nobody_fetches() -> None:
-    noise: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+async def test_a_failed_append_leaves_no_exception_that_is_never_retrieved() -> None:
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     async with running() as rig:
         await rig.register()
         rig.ledger.inner.leave_next_append_uncertain(written=False)
@@ -128,10 +130,10 @@ async def test_a_failure_leaves_no_answer_that_nobody_fetches() -> None:
         del poll, caller
         await rig.until_ready()
     await settle()
-    assert noise == []
+    assert errors == []
 
 
-async def test_another_writer_that_took_over_is_noticed_before_anything_is_answered() -> None:
+async def test_an_engine_notices_another_leader_before_it_answers_anything() -> None:
     async with running() as rig:
         await rig.submit("a")
         epoch = rig.engine.epoch
@@ -141,21 +143,21 @@ async def test_another_writer_that_took_over_is_noticed_before_anything_is_answe
         await rig.until_ready()
         assert rig.engine.epoch > epoch + 1
         assert await rig.state("b") is None
-        assert rig.counts.reloads == {"FencedError": 1}
+        assert rig.metrics.reloads == {"FencedError": 1}
 
 
-async def test_a_broken_promise_inside_drops_memory_and_goes_on() -> None:
+async def test_a_broken_invariant_drops_memory_and_the_engine_goes_on() -> None:
     async with running() as rig:
         await rig.submit("a")
-        no_recall = Cancel(job_id=JobId("a"), key=Key(key="k", fingerprint="f"))
+        without_preloaded = Cancel(job_id=JobId("a"), key=Key(key="k", fingerprint="f"))
         with pytest.raises(UnavailableError):
-            await rig.engine.post(no_recall)
+            await rig.engine.post(without_preloaded)
         await rig.until_ready()
-        assert rig.counts.reloads == {"AssertionError": 1}
+        assert rig.metrics.reloads == {"AssertionError": 1}
         assert rig.engine.why(JobId("a")) is not None
 
 
-async def test_stopping_answers_everybody_and_finishes_what_is_under_way() -> None:
+async def test_an_engine_that_stops_finishes_its_turn_and_answers_every_caller() -> None:
     rig = Rig()
     await rig.engine.start()
     await rig.register()
@@ -181,14 +183,14 @@ async def test_stopping_answers_everybody_and_finishes_what_is_under_way() -> No
     assert await rig.state("b") is None
 
 
-async def test_an_engine_that_has_not_started_says_so() -> None:
+async def test_an_engine_that_has_not_started_refuses_and_says_so() -> None:
     rig = Rig()
     assert not rig.engine.ready
     with pytest.raises(UnavailableError, match="not ready: starting"):
         await rig.submit("a")
 
 
-async def test_stopping_does_not_wait_for_a_store_that_is_away() -> None:
+async def test_an_engine_that_stops_does_not_wait_for_a_store_that_is_away() -> None:
     rig = Rig()
     await rig.engine.start()
     rig.ledger.load_errors = [StoreError("away")] * 1_000
@@ -199,7 +201,7 @@ async def test_stopping_does_not_wait_for_a_store_that_is_away() -> None:
     assert not rig.engine.ready
 
 
-async def test_a_second_engine_on_the_same_store_knows_all_that_was_answered() -> None:
+async def test_the_next_engine_on_the_same_store_knows_everything_that_was_answered() -> None:
     async with running() as rig:
         await rig.register()
         await rig.submit("a")
@@ -207,7 +209,7 @@ async def test_a_second_engine_on_the_same_store_knows_all_that_was_answered() -
         answer = await rig.poll()
     later = Rig(rig.clock, rig.store, CellMember(node="node-2"))
     await later.engine.start()
-    assert later.counts.submitted() == 2
+    assert later.metrics.submitted() == 2
     await later.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)
     assert await later.state("b") is JobState.RUNNING
     await later.engine.stop()

@@ -1,4 +1,4 @@
-"""What is told and what is decided are one: on random states, by the scheduler's own code."""
+"""Agreement of forecasts and explanations with the scheduler's decisions, on random states."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ HARD = (
     *("quota_running", "quota_cpu", "quota_memory", "concurrency", "no_workers", "impossible"),
     *("workers_away", "resources_busy"),
 )
-"""Causes that hold whoever asks; the others are about who asks and who goes first."""
+"""Causes that hold for any worker that polls; the others are about one worker or the order."""
 
 on_every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 
 
 def budget() -> Budget:
-    """As much as it takes: the clock of these stands still."""
+    """A budget that is never spent: its clock stands still."""
     return Budget(FakeClock(), 1.0)
 
 
 @on_every_policy
-def test_what_is_said_to_start_at_once_does_when_the_workers_ask_and_nothing_else(
+def test_exactly_the_jobs_that_are_forecast_to_start_at_once_start_when_workers_poll(
     policy: Policy,
 ) -> None:
     for seed in range(SEEDS):
         state = RandomState(seed, policy)
         world, waiting = state.world, state.waiting()
-        course = ForwardRun(world.scheduler.forecast_input((), world.now), budget()).play(waiting)
+        plan = ForwardRun(world.scheduler.forecast_input((), world.now), budget()).play(waiting)
         at_once = {
-            job_id: worker_id
-            for job_id, (at, worker_id) in course.starts.items()
-            if at == world.now
+            job_id: worker_id for job_id, (at, worker_id) in plan.starts.items() if at == world.now
         }
         assert state.all_ask() == at_once, f"seed {seed}"
 
 
 @on_every_policy
-def test_whoever_waits_is_told_a_cause_and_none_that_is_blocked_starts(policy: Policy) -> None:
+def test_every_waiting_job_has_a_cause_and_no_blocked_job_starts(policy: Policy) -> None:
     for seed in range(SEEDS):
         state = RandomState(seed, policy)
         world = state.world
-        told = {job_id: world.causes(job_id) for job_id in state.waiting()}
-        assert all(told.values()), f"seed {seed}: all that could start has started"
+        causes = {job_id: world.causes(job_id) for job_id in state.waiting()}
+        assert all(causes.values()), f"seed {seed}: all that could start has started"
         for job_id in state.all_ask():
-            assert not [code for code in told[job_id] if code in HARD], f"seed {seed}, {job_id}"
+            assert not [code for code in causes[job_id] if code in HARD], f"seed {seed}, {job_id}"
 
 
 @on_every_policy
-def test_what_is_said_to_be_enough_is_enough_and_what_is_not_is_not(policy: Policy) -> None:
+def test_a_remedy_that_is_said_to_be_enough_starts_the_job_and_no_other_does(
+    policy: Policy,
+) -> None:
     tried = 0
     for seed in range(SEEDS):
         state = RandomState(seed, policy)
@@ -68,14 +68,16 @@ def test_what_is_said_to_be_enough_is_enough_and_what_is_not_is_not(policy: Poli
         for job_id in state.waiting()[:3]:
             why = scheduler.why(job_id, now)
             assert why is not None
-            for number, relief in enumerate(scheduler.remedies(job_id, why.causes, now)):
-                if not relief.change:
+            for number, remedy in enumerate(scheduler.remedies(job_id, why.causes, now)):
+                if not remedy.change:
                     continue
                 run = ForwardRun(scheduler.forecast_input([job_id], now), budget())
-                run.change(relief.change)
-                says = run.starts_now(job_id)
-                other = RandomState(seed, policy)  # the same once more, to be changed in earnest
-                does = job_id in other.all_ask(*relief.change)
-                assert says == does, f"seed {seed}, {job_id}, relief {number}: {relief.message}"
-                tried += does
+                run.change(remedy.change)
+                forecast = run.starts_now(job_id)
+                other = RandomState(seed, policy)  # an equal state, to be changed really
+                starts = job_id in other.all_ask(*remedy.change)
+                assert forecast == starts, (
+                    f"seed {seed}, {job_id}, remedy {number}: {remedy.message}"
+                )
+                tried += starts
     assert tried > SEEDS // 4

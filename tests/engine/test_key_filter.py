@@ -1,4 +1,4 @@
-"""Which keys are known to be new, so that nobody looks them up."""
+"""The filter of idempotency keys: which keys are certainly new and need no lookup."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def begun(
     return keys
 
 
-def test_marks_that_nobody_set_take_no_memory() -> None:
-    """Followers have them, too, and may never lead."""
+def test_a_filter_without_marks_takes_no_memory() -> None:
+    """Followers have a filter, too, and may never lead."""
     process, store, count = psutil.Process(), MemoryStore(), 32
     before = process.memory_info().rss
     kept = [KeyFilter(store.catalog, FakeClock()) for _ in range(count)]
@@ -55,10 +55,8 @@ def test_marks_that_nobody_set_take_no_memory() -> None:
 
 
 @given(before=st.lists(texts), since=st.lists(texts), marks=st.sampled_from([8, 1 << 10]))
-def test_no_key_that_was_used_is_taken_for_new(
-    before: list[str], since: list[str], marks: int
-) -> None:
-    """Before this server led or since, and however many keys share a mark."""
+def test_a_used_key_is_never_taken_for_new(before: list[str], since: list[str], marks: int) -> None:
+    """Whether it was used before this server led or since, and however many keys share a mark."""
 
     async def lead() -> None:
         limits = EngineLimits(key_marks=marks, used_keys_per_look=3, used_keys_look_s=0)
@@ -71,19 +69,19 @@ def test_no_key_that_was_used_is_taken_for_new(
     asyncio.run(lead())
 
 
-async def test_a_key_that_nobody_used_is_new_until_it_is_about_to_be_used() -> None:
+async def test_a_key_is_new_until_an_input_with_it_is_about_to_be_decided() -> None:
     keys = await begun(await store_with(["used"]))
     assert keys.is_new("never seen")
-    assert keys.is_new("never seen"), "to ask is not to use"
+    assert keys.is_new("never seen"), "asking does not use it"
     keys.note(keyed("never seen"))
     assert not keys.is_new("never seen")
     keys.note(Cancel(job_id=JobId("j")))  # it has none
     await keys.end()
-    assert not keys.is_new("another"), "somebody else may lead"
+    assert not keys.is_new("another"), "another server may lead"
 
 
-class Shut:
-    """A catalog that fails, or is slow."""
+class FailingQueries:
+    """Query store that fails until it is told otherwise."""
 
     def __init__(self, inner: QueryStore) -> None:
         self.inner = inner
@@ -97,10 +95,10 @@ class Shut:
         return await self.inner.keys_after(key, limit)
 
 
-async def test_no_key_is_new_before_all_used_ones_could_be_read() -> None:
-    catalog = Shut((await store_with(["used"])).catalog)
+async def test_no_key_is_new_before_all_used_keys_are_read() -> None:
+    catalog = FailingQueries((await store_with(["used"])).catalog)
     limits = EngineLimits(used_keys_retry_s=0)
-    keys = KeyFilter(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # all that it asks for
+    keys = KeyFilter(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # the one method that it calls
     assert not keys.is_new("x"), "this server does not lead"
     keys.begin(has_inbox=False)
     await until(lambda: catalog.asked > 1)
@@ -111,7 +109,7 @@ async def test_no_key_is_new_before_all_used_ones_could_be_read() -> None:
     await keys.end()
 
 
-async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass() -> None:
+async def test_no_key_is_new_for_a_day_where_too_many_keys_were_used() -> None:
     limits = EngineLimits(used_keys_per_look=2, used_keys_read_max=4, used_keys_look_s=0)
     clock = FakeClock()
     keys = await begun(await store_with(["a", "b", "c", "d", "e"]), clock, limits)
@@ -125,8 +123,8 @@ async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass() -> No
     assert not keys.is_new("late")
     clock.pass_by(KEY_AGE_MS)
     keys.note(keyed("much later"))
-    assert keys.is_new("late"), "no key is honoured for so long"
-    assert not keys.is_new("later"), "which was used not longer ago than a day"
+    assert keys.is_new("late"), "it is too old to count"
+    assert not keys.is_new("later"), "it was used less than a day ago"
 
 
 async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
@@ -139,11 +137,11 @@ async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
     await keys.end()
     keys.begin(has_inbox=True)
     await until(lambda: keys._complete)
-    assert not keys.is_new("x"), "others may have left more since"
+    assert not keys.is_new("x"), "other servers may have left more since"
     await keys.end()
 
 
-async def test_what_was_promised_without_a_leader_is_not_new_to_the_next_leader() -> None:
+async def test_a_key_promised_without_a_leader_is_not_new_when_that_server_leads() -> None:
     keys = KeyFilter((await store_with([])).catalog, FakeClock())
     keys.promise("promised")
     keys.begin(has_inbox=False)
@@ -152,7 +150,7 @@ async def test_what_was_promised_without_a_leader_is_not_new_to_the_next_leader(
     await keys.end()
 
 
-async def test_an_engine_knows_a_key_that_it_accepted_however_it_came() -> None:
+async def test_an_engine_knows_a_key_that_it_accepted_also_after_a_reload() -> None:
     async with running() as rig:
         await until(lambda: rig.engine.is_new_key("k"))
         await rig.engine.post(keyed("k", rig.clock.now()))
@@ -164,4 +162,4 @@ async def test_an_engine_knows_a_key_that_it_accepted_however_it_came() -> None:
         rig.ledger.is_away = False
         await rig.until_ready()
         await until(lambda: rig.engine.is_new_key("other"))
-        assert not rig.engine.is_new_key("k"), "though the next reign has never seen it"
+        assert not rig.engine.is_new_key("k"), "though it was used in an earlier term"

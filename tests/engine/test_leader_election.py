@@ -1,4 +1,4 @@
-"""When a server takes the leader's seat: by silence, by an ended connection, by what others see."""
+"""Leader election: take-over after silence, a lost connection or reports of other servers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ TTL_MS = 3_000
 
 
 class Database(MemoryJournalStore):
-    """One that knows whose connection is there, as PostgreSQL does."""
+    """Journal store that knows whether the leader is connected, as PostgreSQL does."""
 
     present: bool | None = True
 
     async def observe(self) -> LeaderRow | None:
-        """The row, with what is known of the holder's connection."""
         row = await super().observe()
         return row and replace(row, present=self.present)
 
 
 class Two:
-    """A leader, and a server that watches it."""
+    """Leader, and a second server that watches it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -36,12 +35,12 @@ class Two:
         return LeaderElection(self.database, self.clock, CellMember(node=node, ttl_ms=TTL_MS))
 
     async def begin(self) -> None:
-        """The first one leads, and the other has seen it."""
+        """Makes the first server lead, and the other one see it."""
         await self.leader.take()
         await self.other.look()
 
     async def is_free_after(self, ms: int) -> bool:
-        """What the other one thinks then."""
+        """Whether the other server would take over after so long."""
         self.clock.pass_by(ms)
         await self.other.look()
         return self.other.is_free
@@ -59,7 +58,7 @@ async def test_a_leader_whose_connection_has_ended_is_replaced_long_before_the_t
     assert two.other.trusted
 
 
-async def test_a_leader_that_has_another_connection_in_time_is_left_alone() -> None:
+async def test_a_leader_that_connects_again_in_time_keeps_leading() -> None:
     two = Two()
     await two.begin()
     two.database.present = False
@@ -71,7 +70,7 @@ async def test_a_leader_that_has_another_connection_in_time_is_left_alone() -> N
 
 
 async def test_a_leader_that_never_showed_a_connection_is_judged_by_its_silence() -> None:
-    """An older program, or one behind a pooler."""
+    """So it is with an older program, and with one behind a connection pooler."""
     for nothing in (False, None):
         two = Two()
         two.database.present = nothing
@@ -80,7 +79,7 @@ async def test_a_leader_that_never_showed_a_connection_is_judged_by_its_silence(
         assert await two.is_free_after(1)
 
 
-async def test_a_leader_that_is_silent_to_everybody_is_replaced_in_a_third_of_the_ttl() -> None:
+async def test_a_leader_that_no_server_reaches_is_replaced_in_a_third_of_the_ttl() -> None:
     two = Two()
     await two.begin()
     two.other.suspected = two.leader.epoch
@@ -88,7 +87,7 @@ async def test_a_leader_that_is_silent_to_everybody_is_replaced_in_a_third_of_th
     assert await two.is_free_after(1)
 
 
-async def test_a_leader_that_renews_goes_on_leading_though_one_server_cannot_reach_it() -> None:
+async def test_a_leader_that_renews_keeps_leading_though_one_server_cannot_reach_it() -> None:
     two = Two()
     await two.begin()
     two.other.suspected = two.leader.epoch
@@ -97,14 +96,14 @@ async def test_a_leader_that_renews_goes_on_leading_though_one_server_cannot_rea
         assert not await two.is_free_after(TTL_MS // 4)
 
 
-async def test_a_leader_not_reached_in_another_epoch_is_not_suspected_in_this_one() -> None:
+async def test_a_leader_not_reached_in_an_earlier_epoch_is_not_suspected_in_this_one() -> None:
     two = Two()
     await two.begin()
     two.other.suspected = two.leader.epoch - 1
     assert not await two.is_free_after(TTL_MS - 1)
 
 
-async def test_a_server_that_starts_again_does_not_wait_for_itself() -> None:
+async def test_a_server_that_starts_again_claims_its_own_leadership_at_once() -> None:
     two = Two()
     await two.begin()
     again = LeaderElection(two.database, two.clock, CellMember(node="leader", ttl_ms=TTL_MS))
@@ -113,7 +112,7 @@ async def test_a_server_that_starts_again_does_not_wait_for_itself() -> None:
     assert not two.other.is_free
 
 
-async def test_who_stands_aside_lets_others_be_first_but_not_for_ever() -> None:
+async def test_a_leader_that_steps_aside_lets_others_be_first_for_one_ttl() -> None:
     two = Two()
     await two.begin()
     await two.leader.step_aside()

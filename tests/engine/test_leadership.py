@@ -1,4 +1,4 @@
-"""Several servers on one store: who leads, who stands by, what a deposed leader may still do."""
+"""Leadership among several servers on one store: take-over, standby, and a leader that lost it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TTL_MS = 3_000
 
 
 def no_specs(body: bytes) -> Submit | Reject:
-    """There are none of these here."""
+    """Fails: no test leaves a JSON submission."""
     raise AssertionError(body)
 
 
 class Cell:
-    """Servers with one memory and one clock."""
+    """Servers that share a store and a clock."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -41,23 +41,23 @@ class Cell:
         self.rigs: list[Rig] = []
 
     async def join(self, node: str, window: MemoryWindow | None = None, **limits: Any) -> Rig:
-        """One more server."""
+        """Starts one more server."""
         member = CellMember(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
         rig = Rig(self.clock, self.store, member, window, EngineLimits(**limits))
-        rig.hands = self.clock
+        rig.fake_clock = self.clock
         self.rigs.append(rig)
         await rig.engine.start(no_specs)
         return rig
 
     async def silence(self, ms: int = TTL_MS) -> None:
-        """Time passes in which nobody renews: a moment at a time, so that all look at the row."""
+        """Lets time pass without a renewal, after a moment in which all servers read the row."""
         await asyncio.sleep(0.01)
         self.clock.pass_by(ms)
 
 
 @asynccontextmanager
 async def cell() -> AsyncIterator[Cell]:
-    """Stops all servers in the end."""
+    """Makes a cell, and stops all its servers in the end."""
     it = Cell()
     try:
         yield it
@@ -74,7 +74,7 @@ async def leading(rig: Rig) -> Rig:
 
 
 async def drain(rig: Rig, count: int) -> list[str]:
-    """A worker does so many jobs; their names in the order in which they started."""
+    """Runs so many jobs on a worker; returns their ids in the order in which they started."""
     started: list[str] = []
     while len(started) < count:
         orders = (await rig.poll(executions=())).orders
@@ -96,7 +96,7 @@ async def test_the_first_server_leads_and_the_next_stands_by() -> None:
             await second.submit("x")
 
 
-async def test_a_leader_that_says_nothing_for_the_ttl_is_replaced() -> None:
+async def test_a_leader_that_does_not_renew_for_the_ttl_is_replaced() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.submit("x")
@@ -107,7 +107,7 @@ async def test_a_leader_that_says_nothing_for_the_ttl_is_replaced() -> None:
         assert second.engine.epoch > Epoch(1)
         await second.submit("y")
         assert second.engine.why(JobId("x")) is not None
-        assert second.counts.submitted() == 2
+        assert second.metrics.submitted() == 2
 
 
 async def test_a_leader_that_cannot_renew_stops_answering_before_another_may_lead() -> None:
@@ -124,7 +124,7 @@ async def test_a_leader_that_cannot_renew_stops_answering_before_another_may_lea
         assert not second.engine.ready
 
 
-async def test_a_record_under_way_when_the_trust_ends_is_not_answered_though_it_counts() -> None:
+async def test_a_record_under_way_when_trust_ends_counts_but_its_caller_gets_an_error() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         first.ledger.shut()
@@ -137,7 +137,7 @@ async def test_a_record_under_way_when_the_trust_ends_is_not_answered_though_it_
         assert await first.state("x") is JobState.QUEUED
 
 
-async def test_a_leader_that_is_back_before_anybody_took_over_goes_on_without_reading() -> None:
+async def test_a_leader_that_renews_before_another_took_over_goes_on_without_a_reload() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.submit("x")
@@ -150,7 +150,7 @@ async def test_a_leader_that_is_back_before_anybody_took_over_goes_on_without_re
         await first.submit("y")
 
 
-async def test_what_workers_hold_lives_on_for_as_long_as_the_store_was_away() -> None:
+async def test_leases_are_extended_by_the_time_that_the_store_was_away() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.register()
@@ -167,7 +167,7 @@ async def test_what_workers_hold_lives_on_for_as_long_as_the_store_was_away() ->
         assert await first.state("x") is JobState.SUCCEEDED
 
 
-async def test_a_deposed_leader_can_commit_nothing_and_follows() -> None:
+async def test_a_leader_that_lost_leadership_commits_nothing_and_follows() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         second = await it.join("b")
@@ -188,7 +188,7 @@ async def test_a_deposed_leader_can_commit_nothing_and_follows() -> None:
         assert not first.engine.ready
 
 
-async def test_a_record_that_lands_after_the_claim_is_read_before_anything_is_decided() -> None:
+async def test_a_new_leader_reads_a_record_that_lands_after_its_claim_before_it_decides() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.submit("x")
@@ -198,7 +198,7 @@ async def test_a_record_that_lands_after_the_claim_is_read_before_anything_is_de
         second.ledger.shut()
         await it.silence()
         await second.ledger.reached()
-        # The old leader's record takes the place that the new one is about to open its reign at.
+        # The old leader's record takes the sequence number of the new one's first record.
         new = job("late")
         late = PutJob(new.id, new.spec, Life(JobState.QUEUED))
         it.store.ledger.land_late(Epoch(1), it.clock.now(), encode_record([late]))
@@ -208,7 +208,7 @@ async def test_a_record_that_lands_after_the_claim_is_read_before_anything_is_de
         assert second.engine.standing().seq == seq + 2
 
 
-async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
+async def test_the_next_server_leads_at_once_when_the_leader_stops_cleanly() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.submit("x")
@@ -220,7 +220,7 @@ async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
         assert second.engine.why(JobId("x")) is not None
 
 
-async def test_a_spilled_backlog_is_taken_over_in_its_order() -> None:
+async def test_a_new_leader_runs_a_spilled_backlog_in_its_order() -> None:
     async with cell() as it:
         small = MemoryWindow(jobs=5, fifo_group=2, refill=3)
         first = await leading(await it.join("a", small))
@@ -236,7 +236,7 @@ async def test_a_spilled_backlog_is_taken_over_in_its_order() -> None:
         await leading(second)
         await second.register()
         assert await drain(second, len(names)) == names
-        assert second.counts.submitted() == len(names)
+        assert second.metrics.submitted() == len(names)
 
 
 async def test_a_follower_keeps_a_copy_again_when_no_job_is_spilled() -> None:
@@ -257,7 +257,7 @@ async def test_a_follower_keeps_a_copy_again_when_no_job_is_spilled() -> None:
         assert second.engine.why(JobId("x")) is not None
 
 
-async def test_of_two_candidates_one_leads() -> None:
+async def test_one_of_two_candidates_leads() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         others = [await it.join("b"), await it.join("c")]
@@ -268,7 +268,7 @@ async def test_of_two_candidates_one_leads() -> None:
         assert sum(rig.engine.ready for rig in others) == 1
 
 
-async def test_what_a_worker_holds_is_still_its_own_after_a_take_over() -> None:
+async def test_a_worker_keeps_its_executions_after_a_take_over() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.register()
@@ -283,7 +283,7 @@ async def test_what_a_worker_holds_is_still_its_own_after_a_take_over() -> None:
         assert await second.state("x") is JobState.SUCCEEDED
 
 
-async def test_what_was_left_while_nobody_led_is_picked_up_in_order_before_anything_else() -> None:
+async def test_jobs_left_while_no_server_led_are_accepted_in_order_before_new_ones() -> None:
     async with cell() as it:
         for name in ("x", "y"):
             await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job(name),))))
@@ -295,7 +295,7 @@ async def test_what_was_left_while_nobody_led_is_picked_up_in_order_before_anyth
         assert await it.store.ledger.take_inbox(10) == []
 
 
-async def test_a_key_used_while_nobody_led_is_used() -> None:
+async def test_a_key_used_while_no_server_led_answers_repeats() -> None:
     async with cell() as it:
         key = Key(key="k", fingerprint="f")
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),), key=key)))
@@ -306,7 +306,7 @@ async def test_a_key_used_while_nobody_led_is_used() -> None:
         assert await first.state("z") is None
 
 
-async def test_a_promised_job_that_turns_out_to_be_impossible_fails_and_says_why() -> None:
+async def test_a_promised_job_that_turns_out_to_be_invalid_fails_and_says_why() -> None:
     async with cell() as it:
         orphan: NewJob = job("x", after=["nobody"])
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(orphan,))))
@@ -318,20 +318,22 @@ async def test_a_promised_job_that_turns_out_to_be_impossible_fails_and_says_why
         assert await it.store.ledger.take_inbox(10) == []
 
 
-async def test_an_entry_is_taken_once_although_the_fate_of_its_record_was_unknown() -> None:
+async def test_an_inbox_entry_is_accepted_once_although_the_fate_of_its_record_was_unknown() -> (
+    None
+):
     async with cell() as it:
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
         first = await it.join("a")
         await leading(first)
         first.ledger.inner.leave_next_append_uncertain(written=True)
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("y"),))))
-        await until(lambda: bool(first.counts.reloads))
+        await until(lambda: bool(first.metrics.reloads))
         await leading(first)
         assert await first.state("y") is JobState.QUEUED
-        assert first.counts.submitted() == 2
+        assert first.metrics.submitted() == 2
 
 
-async def test_a_server_that_takes_over_many_jobs_can_renew_its_leadership_meanwhile() -> None:
+async def test_a_server_that_takes_over_many_jobs_can_renew_leadership_meanwhile() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.engine.post(Submit(jobs=tuple(job(f"j{n}") for n in range(5_000))))

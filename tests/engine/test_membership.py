@@ -1,4 +1,4 @@
-"""What a server knows of the others and of the database, and what becomes of promises."""
+"""Membership of a cell, the durability of its database, and requests accepted twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.stand_in import stand_in
 KEY = Key(key="k", fingerprint="f")
 
 
-def test_a_follower_is_behind_since_the_end_it_lacks_was_first_seen() -> None:
+def test_a_follower_is_behind_since_it_first_saw_a_record_that_it_lacks() -> None:
     meter = LagMeter()
     assert meter.measure(end=10, own=10, now=0) == 0
     assert meter.measure(end=12, own=10, now=1_000) == 0
@@ -32,60 +32,62 @@ def test_a_follower_is_behind_since_the_end_it_lacks_was_first_seen() -> None:
     assert meter.measure(end=15, own=15, now=4_000) == 0
 
 
-async def test_a_follower_says_how_far_behind_it_is_and_a_leader_that_it_leads() -> None:
+async def test_a_follower_announces_how_far_behind_it_is_and_a_leader_that_it_leads() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         second = await it.join("b")
-        told = [
+        members = [
             Membership(it.store, rig.engine, Node(node=rig.engine.node, version="1"))
             for rig in (first, second)
         ]
         await first.submit("x")
         seq = first.engine.standing().seq
         second.ledger.is_away = True
-        for one in told:
+        for one in members:
             await one.announce()
-        behind = told[1].announced.behind_records
-        assert (told[0].announced.leads, told[0].announced.behind_records) == (True, 0)
-        assert (told[1].announced.leads, told[1].announced.seq + behind) == (False, seq)
+        behind = members[1].announced.behind_records
+        assert (members[0].announced.leads, members[0].announced.behind_records) == (True, 0)
+        assert (members[1].announced.leads, members[1].announced.seq + behind) == (False, seq)
         second.ledger.is_away = False
         await until(lambda: second.engine.standing().seq == seq)
-        await told[1].announce()
-        assert told[1].announced.behind_records == 0
-        assert [seen.announced.node for seen in await told[0].all_nodes()] == ["a", "b"]
+        await members[1].announce()
+        assert members[1].announced.behind_records == 0
+        assert [seen.announced.node for seen in await members[0].all_nodes()] == ["a", "b"]
 
 
 class Database(MemoryStore):
-    """Its worth is what a test says."""
+    """Store whose durability a test sets."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.worth = Durability(DurabilityLevel.SYNC_HA)
+        self.found = Durability(DurabilityLevel.SYNC_HA)
         self.is_away = False
 
     async def durability(self) -> Durability:
         if self.is_away:
             raise StoreError("away")
-        return self.worth
+        return self.found
 
 
-async def test_a_durability_that_drops_is_said_and_refuses_what_asked_for_more() -> None:
+async def test_a_server_logs_that_durability_drops_and_refuses_jobs_below_the_required_level() -> (
+    None
+):
     store = Database()
-    assurance = DurabilityMonitor(store, DurabilityLevel.SYNC_HA)
-    await assurance.look()
-    assert (assurance.level, assurance.refusal) == (DurabilityLevel.SYNC_HA, "")
-    store.worth = Durability(DurabilityLevel.ASYNC_HA, ("one standby is left",))
+    monitor = DurabilityMonitor(store, DurabilityLevel.SYNC_HA)
+    await monitor.look()
+    assert (monitor.level, monitor.refusal) == (DurabilityLevel.SYNC_HA, "")
+    store.found = Durability(DurabilityLevel.ASYNC_HA, ("one standby is left",))
     with structlog.testing.capture_logs() as logs:
-        await assurance.look()
-        await assurance.look()
+        await monitor.look()
+        await monitor.look()
     assert [(one["event"], one["log_level"]) for one in logs] == [
         ("durability_dropped", "warning"),
         ("durability_at_risk", "warning"),
     ]
-    assert "gives async-ha" in assurance.refusal
-    store.worth = Durability(DurabilityLevel.SYNC_HA)
-    await assurance.look()
-    assert assurance.refusal == ""
+    assert "durability is async-ha" in monitor.refusal
+    store.found = Durability(DurabilityLevel.SYNC_HA)
+    await monitor.look()
+    assert monitor.refusal == ""
 
 
 @pytest.mark.parametrize(
@@ -98,21 +100,21 @@ async def test_a_durability_that_drops_is_said_and_refuses_what_asked_for_more()
         ("sync-ha", "async-ha", False),
     ],
 )
-async def test_what_is_accepted_at_which_level(
+async def test_jobs_are_accepted_at_the_required_durability_and_above(
     required: str, level: str, *, is_accepted: bool
 ) -> None:
     store = Database()
-    store.worth = Durability(DurabilityLevel(level))
-    assurance = DurabilityMonitor(store, DurabilityLevel(required))
-    await assurance.look()
-    assert (assurance.refusal == "") is is_accepted
+    store.found = Durability(DurabilityLevel(level))
+    monitor = DurabilityMonitor(store, DurabilityLevel(required))
+    await monitor.look()
+    assert (monitor.refusal == "") is is_accepted
 
 
 @pytest.mark.parametrize("tables_know", [True, False])
 async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where_to_look(
     *, tables_know: bool
 ) -> None:
-    """Once by a leader that was going, and once for the next one; the tables may lag behind."""
+    """Once by the last leader and once by the next one; the tables may lag behind."""
     async with cell() as it:
         catalog, lags = it.store.catalog, [not tables_know]
 
@@ -144,7 +146,7 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         assert again.job_ids == ("late",)
 
 
-async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_ends() -> None:
+async def test_a_leader_announces_itself_without_reading_the_journal_s_end() -> None:
     async with cell() as it:
         leader = await leading(await it.join("a"))
         follower = await it.join("b")
@@ -155,10 +157,10 @@ async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_end
             return await it.store.catalog.head()
 
         noted = stand_in(it.store, catalog=stand_in(it.store.catalog, head=head))
-        presences = [
+        memberships = [
             Membership(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
         ]
-        await presences[0].announce()
-        assert (asked, presences[0].announced.leads) == ([], True)
-        await presences[1].announce()
-        assert (asked, presences[1].announced.leads) == ([True], False)
+        await memberships[0].announce()
+        assert (asked, memberships[0].announced.leads) == ([], True)
+        await memberships[1].announce()
+        assert (asked, memberships[1].announced.leads) == ([True], False)

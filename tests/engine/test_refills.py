@@ -1,4 +1,4 @@
-"""The shelf, as the engine serves it: beside the turns, again when it fails, never for a ghost."""
+"""Spilled jobs, read back beside the turns: again after a failure, never after a stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TINY = MemoryWindow(jobs=3, fifo_group=2, refill=2)
 
 
 async def run_all(rig: Rig, count: int) -> list[str]:
-    """One job at a time, until so many have run."""
+    """Runs so many jobs, one at a time; returns their ids in order."""
     ran: list[str] = []
     while len(ran) < count:
         answer = await asyncio.wait_for(rig.poll(), PATIENCE_S)
@@ -24,7 +24,7 @@ async def run_all(rig: Rig, count: int) -> list[str]:
     return ran
 
 
-async def test_a_long_line_runs_in_order_with_few_of_it_in_memory() -> None:
+async def test_a_long_queue_runs_in_order_with_few_of_its_jobs_in_memory() -> None:
     async with running(window=TINY) as rig:
         await rig.register()
         for number in range(40):
@@ -34,7 +34,7 @@ async def test_a_long_line_runs_in_order_with_few_of_it_in_memory() -> None:
         assert rig.ledger.refills
 
 
-async def test_a_shelf_that_cannot_be_read_is_read_again() -> None:
+async def test_spilled_jobs_that_cannot_be_read_are_read_again() -> None:
     async with running(window=TINY, refill_retry_s=0.0) as rig:
         await rig.register()
         rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 3
@@ -44,7 +44,7 @@ async def test_a_shelf_that_cannot_be_read_is_read_again() -> None:
         assert not rig.ledger.refill_errors
 
 
-async def test_after_a_failed_append_the_new_memory_asks_for_itself() -> None:
+async def test_spilled_jobs_are_read_again_after_a_failed_append() -> None:
     async with running(window=TINY) as rig:
         await rig.register()
         for number in range(12):
@@ -52,13 +52,13 @@ async def test_after_a_failed_append_the_new_memory_asks_for_itself() -> None:
         ran = await run_all(rig, 4)
         rig.ledger.inner.leave_next_append_uncertain(written=True)
         with pytest.raises(Exception, match="not ready"):
-            await rig.submit("doubted", cpu=4)
+            await rig.submit("uncertain", cpu=4)
         await rig.until_ready()
         ran += await run_all(rig, 9)
-        assert ran == [*(f"j{number:02}" for number in range(12)), "doubted"]
+        assert ran == [*(f"j{number:02}" for number in range(12)), "uncertain"]
 
 
-async def test_a_server_that_stops_waits_for_no_shelf() -> None:
+async def test_a_server_that_stops_does_not_wait_for_spilled_jobs() -> None:
     async with running(window=TINY) as rig:
         await rig.register()
         for number in range(9):

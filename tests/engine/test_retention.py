@@ -1,4 +1,4 @@
-"""Old work is forgotten by the leader, by itself, and never because a clock was set."""
+"""Retention: the leader deletes old work by itself, and never because a clock was set."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.engine.rig import Rig, running, succeeded, until
 
 DAY_MS = 24 * 3600 * 1000
 DONE = "00000000-0000-done"
-"""Ids begin with the time of birth, by which old work is found."""
+"""Ids begin with the time of creation, by which old work is found."""
 
 
-class Troubled(MemoryStore):
-    """Fails once, then does as it should."""
+class FailsOnce(MemoryStore):
+    """Store whose first deletion fails."""
 
     def __init__(self, inner: MemoryStore) -> None:
         self._inner = inner
@@ -63,43 +63,43 @@ async def gone(rig: Rig, job_id: str) -> None:
 
 
 async def rounds(rig: Rig) -> None:
-    """Long enough for several rounds."""
-    seen = Troubled(rig.store)
+    """Waits for several rounds."""
+    seen = FailsOnce(rig.store)
     async with kept_for(rig, 36_500, seen):
         await until(lambda: seen.calls > 3)
 
 
-async def test_finished_work_goes_when_it_is_old_enough_and_live_work_stays() -> None:
+async def test_finished_work_is_deleted_when_it_is_old_enough_and_live_work_stays() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
         async with kept_for(rig, 30):
-            rig.hands.pass_by(29 * DAY_MS)
+            rig.fake_clock.pass_by(29 * DAY_MS)
             await rounds(rig)
             assert await rig.state(DONE) is JobState.SUCCEEDED
-            rig.hands.pass_by(2 * DAY_MS)
+            rig.fake_clock.pass_by(2 * DAY_MS)
             await gone(rig, DONE)
             assert await rig.state("waiting") is not None
 
 
-async def test_for_ever_is_for_ever() -> None:
+async def test_finished_work_without_an_age_is_kept_for_ever() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
         async with kept_for(rig, None):
-            rig.hands.pass_by(3_650 * DAY_MS)
+            rig.fake_clock.pass_by(3_650 * DAY_MS)
             await rounds(rig)
             assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
-async def test_a_clock_that_is_set_a_year_ahead_makes_nothing_old() -> None:
+async def test_a_clock_that_is_set_a_year_ahead_deletes_nothing() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
         async with kept_for(rig, 30):
-            rig.hands.set_by(365 * DAY_MS)
+            rig.fake_clock.set_by(365 * DAY_MS)
             await rounds(rig)
             assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
-async def test_a_server_that_does_not_lead_drops_nothing() -> None:
+async def test_a_server_that_does_not_lead_deletes_nothing() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
     retention = Retention(rig.store, rig.engine, 30 * DAY_MS)
@@ -107,11 +107,11 @@ async def test_a_server_that_does_not_lead_drops_nothing() -> None:
     assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
-async def test_trouble_with_the_store_is_only_put_off() -> None:
+async def test_a_deletion_that_failed_is_done_in_a_later_round() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
-        troubled = Troubled(rig.store)
+        troubled = FailsOnce(rig.store)
         async with kept_for(rig, 30, troubled):
-            rig.hands.pass_by(31 * DAY_MS)
+            rig.fake_clock.pass_by(31 * DAY_MS)
             await gone(rig, DONE)
         assert troubled.calls >= 2

@@ -18,13 +18,13 @@ SCHEDULE = ScheduleId("schedule-1")
 
 
 async def hourly(rig: Rig) -> None:
-    """A schedule whose first instant is an hour away."""
+    """Creates a schedule whose first instant is an hour away."""
     new = NewSchedule(id=SCHEDULE, definition=plan(interval_ms=HOUR))
     await rig.engine.post(CreateSchedule(schedule=new))
 
 
-async def lines(rig: Rig, count: int) -> list[Occurrence]:
-    """The ledger, once it has so many lines."""
+async def occurrences(rig: Rig, count: int) -> list[Occurrence]:
+    """Waits for so many occurrences, and returns them."""
     query, seen = OccurrenceQuery(schedule_id=SCHEDULE), 0
     async with asyncio.timeout(PATIENCE_S):
         while len(found := await rig.store.catalog.find_occurrences(query)) < count:
@@ -35,9 +35,9 @@ async def lines(rig: Rig, count: int) -> list[Occurrence]:
 async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
     async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
-        rig.hands.set_by(HOUR)
-        (line,) = await lines(rig, 1)
-        assert line.job_id is not None
+        rig.fake_clock.set_by(HOUR)
+        (only,) = await occurrences(rig, 1)
+        assert only.job_id is not None
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -45,11 +45,11 @@ async def test_an_instant_whose_append_has_an_unknown_fate_is_decided_once(writt
     async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
         rig.store.ledger.leave_next_append_uncertain(written=written)
-        rig.hands.pass_by(HOUR)
-        (line,) = await lines(rig, 1)
-        rig.hands.pass_by(HOUR)
-        second, first = await lines(rig, 2)
-        assert first == line
+        rig.fake_clock.pass_by(HOUR)
+        (before,) = await occurrences(rig, 1)
+        rig.fake_clock.pass_by(HOUR)
+        second, first = await occurrences(rig, 2)
+        assert first == before
         jobs = await rig.store.catalog.jobs([first.job_id or "", second.job_id or ""])  # type: ignore[list-item]
         assert len(jobs) == 2
-        assert sum(rig.counts.reloads.values()) == 1
+        assert sum(rig.metrics.reloads.values()) == 1

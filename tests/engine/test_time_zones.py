@@ -1,4 +1,4 @@
-"""The time zone database that comes with the program."""
+"""Time zones of the database that comes with the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SINCE = 365 * 24 * 3600
 
 
 def changes_in_file(name: str) -> list[int]:
-    """When the offset changes, read from the file's own table (RFC 9636) since 1971."""
+    """Reads when the offset changes since 1971, from the file's own table (RFC 9636)."""
     file = resources.files("tzdata") / "zoneinfo"
     for part in name.split("/"):
         file = file / part
@@ -35,7 +35,7 @@ def _counts(data: bytes, start: int) -> tuple[int, ...]:
     return struct.unpack(">6l", data[start + 20 : start + 44])
 
 
-def test_no_zone_sets_its_clock_twice_between_two_looks() -> None:
+def test_no_zone_changes_its_offset_twice_between_two_samples() -> None:
     apart = [
         (two - one, name)
         for name in zone_names()
@@ -51,13 +51,13 @@ def test_no_zone_sets_its_clock_twice_between_two_looks() -> None:
 def test_every_change_of_the_file_is_found(name: str) -> None:
     zone = load_zone(name)
     assert zone is not None
-    told = [at for at in changes_in_file(name) if at > 2 * SINCE]
+    recorded = [at for at in changes_in_file(name) if at > 2 * SINCE]
     found = [change.at for year in range(1972, 2037) for change in zone.changes(year)]
     # After the last one that is listed the file goes on with a rule.
-    assert [at for at in found if at <= told[-1]] == [at for at in told if at <= found[-1]]
+    assert [at for at in found if at <= recorded[-1]] == [at for at in recorded if at <= found[-1]]
 
 
-def test_names_that_lead_elsewhere_are_no_zones() -> None:
+def test_names_that_lead_out_of_the_folder_are_no_zones() -> None:
     for name in (
         "../../etc/passwd",
         "Europe/../UTC",

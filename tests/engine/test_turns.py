@@ -1,4 +1,4 @@
-"""What leaves the engine, and when."""
+"""Turns of the engine: answers leave after their record is durable, in a fixed order."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 
 class RecordingEncoder:
-    """A clerk who keeps what is written and what leaves; `sees` is called as it does."""
+    """Encoder that keeps what it encodes and sends; `sent` is called when it sends."""
 
-    def __init__(self, sees: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, sent: Callable[[], None] = lambda: None) -> None:
         self.written: list[PollAnswer] = []
         self.posted: list[PollAnswer] = []
-        self._sees = sees
+        self._sent = sent
 
     def write(self, answer: PollAnswer) -> None:
         self.written.append(answer)
 
     def post(self, answer: PollAnswer) -> None:
         self.posted.append(answer)
-        self._sees()
+        self._sent()
 
 
 async def test_a_caller_is_answered_only_when_the_record_is_durable() -> None:
@@ -63,83 +63,83 @@ async def test_a_worker_gets_an_order_only_when_it_is_durable() -> None:
         await caller
 
 
-async def test_the_store_is_told_of_a_turn_before_there_is_anything_to_append() -> None:
+async def test_the_store_hears_of_a_turn_before_its_append() -> None:
     async with running() as rig:
         await settle()
         rig.ledger.records.clear()
-        rig.ledger.told_at.clear()
+        rig.ledger.turns_noted_at.clear()
         await rig.submit("a")
-        assert rig.ledger.told_at[:2] == [0, 0], "as the input comes, and as the turn begins"
+        assert rig.ledger.turns_noted_at[:2] == [0, 0], "as the input comes, and as the turn begins"
 
 
-async def test_an_answer_is_put_into_words_while_it_becomes_durable_and_given_after() -> None:
+async def test_an_answer_is_encoded_during_the_append_and_sent_after_it() -> None:
     async with running() as rig:
         await rig.register()
-        clerk = RecordingEncoder()
-        poll = rig.poll(clerk=clerk)
+        encoder = RecordingEncoder()
+        poll = rig.poll(encoder=encoder)
         await settle()
-        assert not clerk.written
+        assert not encoder.written
         rig.ledger.shut()
         caller = asyncio.create_task(rig.submit("a"))
         await rig.ledger.reached()
         await settle()
-        (heard,) = clerk.written
-        assert [order.execution.job_id for order in heard.orders] == ["a"]
+        (answered,) = encoder.written
+        assert [order.execution.job_id for order in answered.orders] == ["a"]
         assert not poll.done()
-        assert not clerk.posted
+        assert not encoder.posted
         rig.ledger.let_go()
-        assert await poll is heard
-        assert clerk.posted == [heard]
+        assert await poll is answered
+        assert encoder.posted == [answered]
         await caller
 
 
-async def test_what_is_in_words_leaves_before_anybody_is_told_and_before_it_is_counted() -> None:
+async def test_an_encoded_answer_is_sent_before_its_poll_ends_and_before_it_is_counted() -> None:
     async with running() as rig:
         await rig.register()
         seen: list[tuple[bool, int]] = []
-        clerk = RecordingEncoder(lambda: seen.append((poll.done(), rig.counts.submitted())))
-        poll = rig.poll(clerk=clerk)
+        encoder = RecordingEncoder(lambda: seen.append((poll.done(), rig.metrics.submitted())))
+        poll = rig.poll(encoder=encoder)
         await settle()
         await rig.submit("a")
         assert seen == [(False, 0)]
         assert poll.done()
-        assert rig.counts.submitted() == 1
+        assert rig.metrics.submitted() == 1
 
 
-async def test_what_was_put_into_words_and_did_not_become_durable_is_not_given() -> None:
+async def test_an_encoded_answer_that_did_not_become_durable_is_not_sent() -> None:
     async with running() as rig:
         await rig.register()
-        clerk = RecordingEncoder()
-        poll = rig.poll(clerk=clerk)
+        encoder = RecordingEncoder()
+        poll = rig.poll(encoder=encoder)
         await settle()
         rig.ledger.shut()
         caller = asyncio.create_task(rig.submit("a"))
         await rig.ledger.reached()
         await settle()
-        assert len(clerk.written) == 1
+        assert len(encoder.written) == 1
         rig.ledger.is_away = True
         rig.ledger.let_go()
         for one in (poll, caller):
             with pytest.raises(UnavailableError):
                 await one
-        assert not clerk.posted
+        assert not encoder.posted
         rig.ledger.is_away = False
 
 
-async def test_who_is_told_finds_itself_counted_and_goes_on_before_the_rest_is() -> None:
+async def test_a_caller_finds_its_job_counted_and_continues_before_times_are_measured() -> None:
     async with running() as rig:
         await settle()
-        appends = rig.counts.histograms()["append_seconds"]
+        appends = rig.metrics.histograms()["append_seconds"]
         before = appends.buckets()[-1][1]
         await rig.submit("a")
-        assert rig.counts.submitted() == 1
+        assert rig.metrics.submitted() == 1
         assert rig.engine.journal_notifier.seq == rig.engine.standing().seq
         assert appends.buckets()[-1][1] == before
         await asyncio.sleep(0)
         assert appends.buckets()[-1][1] == before + 1
 
 
-async def test_what_waits_to_be_decided_does_not_wait_for_those_who_were_told() -> None:
+async def test_the_next_turn_does_not_wait_for_callers_that_were_answered() -> None:
     async with running() as rig:
         rig.ledger.shut()
         records: list[int] = []
@@ -171,7 +171,7 @@ async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -
         assert sum(isinstance(write, PutJob) for write in rig.ledger.records[1]) == 7
 
 
-async def test_who_looks_at_memory_sees_what_is_durable_and_nothing_that_is_not() -> None:
+async def test_a_reader_of_memory_sees_what_is_durable_and_nothing_else() -> None:
     async with running() as rig:
 
         async def look() -> list[bool]:
@@ -192,7 +192,7 @@ async def test_who_looks_at_memory_sees_what_is_durable_and_nothing_that_is_not(
         assert await look() == [True, True]
 
 
-async def test_a_turn_is_not_endless() -> None:
+async def test_a_turn_takes_a_limited_number_of_jobs() -> None:
     async with running(turn_weight_max=3) as rig:
         rig.ledger.shut()
         callers = [asyncio.create_task(rig.submit("first"))]
@@ -205,7 +205,7 @@ async def test_a_turn_is_not_endless() -> None:
         assert sizes == [1, 3, 3, 1]
 
 
-async def test_reports_count_as_much_as_jobs_do() -> None:
+async def test_a_report_counts_as_much_of_a_turn_as_a_job() -> None:
     async with running(turn_weight_max=3) as rig:
         await rig.register()
         for name in ("a", "b"):
@@ -224,7 +224,7 @@ async def test_reports_count_as_much_as_jobs_do() -> None:
         assert came[-2:] == [0, 1], "the turn was full of reports"
 
 
-async def test_what_changes_nothing_is_not_written() -> None:
+async def test_an_input_that_changes_nothing_writes_no_record() -> None:
     async with running() as rig:
         await rig.register()
         before = len(rig.ledger.records)
@@ -232,7 +232,7 @@ async def test_what_changes_nothing_is_not_written() -> None:
         assert len(rig.ledger.records) == before
 
 
-async def test_a_refusal_reaches_its_caller_and_nobody_else() -> None:
+async def test_a_refusal_reaches_its_caller_and_no_other() -> None:
     async with running() as rig:
         rig.ledger.shut()
         callers: list[asyncio.Task[Any]] = [asyncio.create_task(rig.submit("first"))]
@@ -297,7 +297,7 @@ async def test_a_poll_is_closed_even_while_the_inbox_is_full() -> None:
         assert await rig.state("a") is JobState.QUEUED
 
 
-async def test_a_whole_life_takes_three_records() -> None:
+async def test_a_job_from_submission_to_end_takes_three_records() -> None:
     async with running() as rig:
         await rig.register()
         await rig.submit("a")
@@ -308,7 +308,7 @@ async def test_a_whole_life_takes_three_records() -> None:
         assert await rig.state("a") is JobState.SUCCEEDED
 
 
-async def test_a_superseded_worker_hears_it_in_its_poll() -> None:
+async def test_the_poll_of_a_superseded_worker_is_refused() -> None:
     async with running() as rig:
         await rig.register(session="old")
         poll = rig.poll()
@@ -318,7 +318,7 @@ async def test_a_superseded_worker_hears_it_in_its_poll() -> None:
             await poll
 
 
-async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> None:
+async def test_watchers_of_the_journal_wake_for_durable_records_only() -> None:
     async with running() as rig:
         at = rig.engine.journal_notifier.seq
         watcher = asyncio.create_task(rig.engine.journal_notifier.wait_beyond(at))
@@ -341,7 +341,7 @@ async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> No
         assert [change.seq for change in changes] == [1, 1]
 
 
-async def test_what_is_due_happens_by_itself() -> None:
+async def test_a_job_that_is_due_is_queued_without_any_input() -> None:
     async with running(SystemClock()) as rig:
         await rig.submit("a", run_at=rig.clock.now() + 60)
         seq = rig.engine.journal_notifier.seq
@@ -358,11 +358,11 @@ async def test_a_clock_that_is_set_costs_no_worker_its_lease() -> None:
         await poll
         waiting = rig.poll(wait_ms=60_000)
         await settle()
-        rig.hands.set_by(3_600_000)
+        rig.fake_clock.set_by(3_600_000)
         await rig.pass_by(10_000)
         assert await rig.state("a") is JobState.RUNNING
         assert not waiting.done()
-        rig.hands.set_by(-3_600_000)
+        rig.fake_clock.set_by(-3_600_000)
         await rig.pass_by(6_000)
         assert await rig.state("a") is JobState.RUNNING
         await rig.pass_by(2_000)
@@ -375,20 +375,20 @@ async def test_a_clock_that_only_drifts_is_not_taken_for_set() -> None:
         await rig.register()
         await rig.submit("a")
         await rig.poll()
-        rig.hands.set_by(400)
+        rig.fake_clock.set_by(400)
         await rig.pass_by(16_700)
         assert await rig.state("a") is JobState.QUEUED, "a lease ends by the clock as it is"
 
 
-async def test_the_figures_hear_of_every_turn() -> None:
+async def test_the_metrics_count_every_turn() -> None:
     rig = Rig()
     await rig.engine.start()
     await rig.register()
     await rig.submit("a")
     answer = await rig.poll()
     await rig.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)
-    assert rig.counts.submitted() == 1
-    assert rig.counts.finished() == {("default", "succeeded"): 1}
+    assert rig.metrics.submitted() == 1
+    assert rig.metrics.finished() == {("default", "succeeded"): 1}
     assert [len(rig.engine.workers()), len(rig.engine.queues())] == [1, 1]
     assert rig.engine.projection_lag_s() == 0.0
     await rig.engine.stop()

@@ -1,5 +1,5 @@
-"""Servers of two versions on one store: the older one follows as far as it can, and never leads
-what it cannot read."""
+"""Servers of two versions on one store: the older one follows as far as it can, and does not lead
+while it cannot read the journal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NEWER = bytes([1]) + msgspec.msgpack.encode([["from tomorrow", 1]])
 
 
 def write_newer(store: MemoryStore, epoch: Epoch) -> None:
-    """What a newer leader appends; the program of this test cannot read it."""
+    """Appends a record of a newer leader, which this program cannot read."""
     store.ledger.land_late(epoch, 1, NEWER)
 
 
 async def overtaken(it: Cell) -> tuple[Rig, Rig]:
-    """A leader that stands for a newer program, and a follower that is stuck behind its record."""
+    """Makes a leader of a newer program, and a follower that cannot read its record."""
     newer = await leading(await it.join("newer"))
     older = await it.join("older")
     write_newer(it.store, newer.engine.epoch)
@@ -39,7 +39,7 @@ async def test_an_older_follower_says_so_and_still_knows_who_leads() -> None:
             await older.submit("job")
 
 
-async def test_an_older_server_leaves_leadership_to_those_who_can_read_the_journal() -> None:
+async def test_an_older_server_leaves_leadership_to_servers_that_can_read_the_journal() -> None:
     async with cell() as it:
         newer, older = await overtaken(it)
         newer.ledger.is_away = True
@@ -60,7 +60,7 @@ async def test_a_server_that_is_started_behind_a_newer_one_runs_all_the_same() -
         assert older.engine.standing().leader == "newer"
 
 
-async def test_what_the_newer_one_folded_lets_the_older_one_lead_when_it_is_gone() -> None:
+async def test_an_older_server_can_lead_once_the_newer_ones_records_are_projected() -> None:
     async with cell() as it:
         newer, older = await overtaken(it)
         # The newer program folds its record: what is left of it is in the tables.

@@ -1,4 +1,4 @@
-"""Real brokers on loopback, each in a folder of its own, ended whatever happens."""
+"""Starts real brokers on loopback, each in a folder of its own, and ends them whatever happens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def program(name: str) -> str:
-    """Where it is; skips the test, with the reason, where it is not."""
+    """Returns its path; skips the test, with the reason, where it is not installed."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -93,7 +93,7 @@ def rabbitmq_server(folder: Path) -> Iterator[str]:
 
 
 def _end_all_with(name: str, value: str) -> None:
-    """What detached itself: it carries our mark in its environment, and nobody else does."""
+    """Ends processes that detached themselves, by a mark in their environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(name) == value:

@@ -1,4 +1,4 @@
-"""A real server on a socket, and clients of it."""
+"""Fixtures: a real server on a socket, and clients of it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ async def client(url: str) -> AsyncIterator[AsyncClient]:
 
 
 @pytest.fixture
-def positions(tmp_path: Path) -> Offsets:
+def offsets(tmp_path: Path) -> Offsets:
     return Offsets(tmp_path / "state")
 
 
 @pytest.fixture
-def teller(client: AsyncClient, positions: Offsets) -> Publisher:
-    return Publisher(client, positions, "here")
+def publisher(client: AsyncClient, offsets: Offsets) -> Publisher:
+    return Publisher(client, offsets, "here")
 
 
 async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any]) -> T:
-    """What is seen, once it is as wanted."""
+    """Looks until the result is as wanted; returns it."""
     async with asyncio.timeout(20):
         while True:
             seen = await look()
@@ -49,8 +49,8 @@ async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any]) ->
             await asyncio.sleep(0.02)
 
 
-async def told(client: AsyncClient, count: int) -> list[Any]:
-    """The events that the server has, oldest first, once there are so many."""
+async def received(client: AsyncClient, count: int) -> list[Any]:
+    """Waits until the server has so many events; returns them, the oldest first."""
 
     async def look() -> list[Any]:
         return (await client.events(limit=1000)).items[::-1]

@@ -1,4 +1,4 @@
-"""The file that says what to listen to: read, checked, and secrets taken from elsewhere."""
+"""Configuration of the event bridge: read, checked, and with secrets from elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_is_read_with_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TEST_TOKEN", "abc")
     (tmp_path / "secret").write_text("a-secret-of-32-characters-or-so!\n")
     config = read_config(write(tmp_path, WHOLE.replace("{secret}", str(tmp_path / "secret"))))
@@ -50,9 +52,9 @@ def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "named"),
     [
-        ("", "names no"),
+        ("", "has no"),
         ("x = 1", "unknown field `x`"),
         ("[[source]]\nkind='folder'\nname='a'", "path"),
         ("[[source]]\nkind='pigeon'\nname='a'", "pigeon"),
@@ -63,18 +65,18 @@ def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("not toml", "events.toml"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_an_error_names_what_is_wrong(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read_config(write(tmp_path, text))
-    assert said in str(refused.value)
+    assert named in str(refused.value)
 
 
-def test_two_of_one_name_would_share_a_position(tmp_path: Path) -> None:
+def test_two_entries_of_one_name_are_refused(tmp_path: Path) -> None:
     entry = "[[source]]\nkind='folder'\nname='a'\npath='x'\n"
     with pytest.raises(ConfigError, match="two entries"):
         read_config(write(tmp_path, entry * 2))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_config(tmp_path / "nowhere.toml")

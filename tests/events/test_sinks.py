@@ -1,4 +1,4 @@
-"""Sinks: state changes reach others in order, at least once, from where they last were."""
+"""Event sinks: state changes are delivered in order, at least once, from the last offset on."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rota.events.sinks import EventTransport, Follower, open_transport
 from rota.sdk import AsyncClient
 from rota.store.documents import Hook
 from tests.events.brokers import nats_server, redis_server
-from tests.events.conftest import told, until
+from tests.events.conftest import received, until
 
 SECRET = "a-secret-of-32-characters-or-so!"
 NOOP = {"kind": "noop"}
 
 
 class Receiver:
-    """A web server that keeps what it gets and answers as it is told."""
+    """Web server that keeps requests and answers as a test says."""
 
     def __init__(self) -> None:
         self.got: list[tuple[Mapping[str, str], bytes]] = []
@@ -75,14 +75,14 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def following(
-    sink: Any, client: AsyncClient, positions: Offsets, outlet: EventTransport | None = None
+    sink: Any, client: AsyncClient, offsets: Offsets, transport: EventTransport | None = None
 ) -> AsyncIterator[None]:
     hurried = EventLimits(pause_s_first=0.01)
-    follower = Follower(sink, client, outlet or open_transport(sink), positions, hurried)
+    follower = Follower(sink, client, transport or open_transport(sink), offsets, hurried)
     task = asyncio.create_task(follower.run())
 
     async def look() -> Any:
-        return positions.load(sink.name)
+        return offsets.load(sink.name)
 
     await until(look, lambda seen: seen is not None)
     try:
@@ -111,10 +111,10 @@ def webhook(receiver: Receiver, **given: Any) -> WebhookSink:
     return WebhookSink(name="hook", url=receiver.url, secret=SECRET, **given)
 
 
-async def test_changes_of_a_job_are_told_in_order_and_signed(
-    client: AsyncClient, positions: Offsets, receiver: Receiver
+async def test_changes_of_a_job_are_delivered_in_order_and_signed(
+    client: AsyncClient, offsets: Offsets, receiver: Receiver
 ) -> None:
-    async with following(webhook(receiver), client, positions):
+    async with following(webhook(receiver), client, offsets):
         job_id = await submit(client)
         await client.cancel(job_id)
         assert await seen(receiver, 2) == ["rota.job.pending", "rota.job.cancelled"]
@@ -132,62 +132,62 @@ async def test_changes_of_a_job_are_told_in_order_and_signed(
     check_signature(kept, headers, body, SystemClock().now())
 
 
-async def test_a_sink_goes_on_where_it_was(
-    client: AsyncClient, positions: Offsets, receiver: Receiver
+async def test_a_sink_continues_from_its_last_offset(
+    client: AsyncClient, offsets: Offsets, receiver: Receiver
 ) -> None:
-    async with following(webhook(receiver), client, positions):
+    async with following(webhook(receiver), client, offsets):
         await submit(client, "first")
         await seen(receiver, 1)
     await submit(client, "while it was away")
-    async with following(webhook(receiver), client, positions):
+    async with following(webhook(receiver), client, offsets):
         await seen(receiver, 2)
     names = [json.loads(body)["data"]["name"] for _, body in receiver.got]
     assert names == ["first", "while it was away"]
 
 
-async def test_a_receiver_that_fails_is_tried_again_and_nothing_overtakes(
-    client: AsyncClient, positions: Offsets, receiver: Receiver
+async def test_a_change_that_failed_is_sent_again_before_later_ones(
+    client: AsyncClient, offsets: Offsets, receiver: Receiver
 ) -> None:
     receiver.answers = [500, 429, 302, 204]
-    async with following(webhook(receiver), client, positions):
+    async with following(webhook(receiver), client, offsets):
         job_id = await submit(client)
         await client.cancel(job_id)
         assert await seen(receiver, 2) == ["rota.job.pending", "rota.job.cancelled"]
 
 
-async def test_what_cannot_be_delivered_is_kept_and_sets_off_an_alarm(
-    client: AsyncClient, positions: Offsets, receiver: Receiver, tmp_path: Path
+async def test_a_change_that_cannot_be_delivered_becomes_a_dead_letter_and_an_event(
+    client: AsyncClient, offsets: Offsets, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.answers = [500, 500]
-    async with following(webhook(receiver, attempts=2), client, positions):
+    async with following(webhook(receiver, attempts=2), client, offsets):
         job_id = await submit(client)
-        (alarm,) = await told(client, 1)
+        (alarm,) = await received(client, 1)
         await client.cancel(job_id)
         assert await seen(receiver, 1) == ["rota.job.cancelled"]
     assert (alarm.type, alarm.source) == ("sink.dead", "/sinks/hook")
-    (letter,) = (tmp_path / "state" / "hook.dead.jsonl").read_text().splitlines()
-    assert json.loads(letter)["type"] == "rota.job.pending"
+    (undelivered,) = (tmp_path / "state" / "hook.dead.jsonl").read_text().splitlines()
+    assert json.loads(undelivered)["type"] == "rota.job.pending"
 
 
-async def test_a_sink_tells_only_what_it_was_asked_for(
-    client: AsyncClient, positions: Offsets, receiver: Receiver
+async def test_a_sink_delivers_only_the_types_that_it_names(
+    client: AsyncClient, offsets: Offsets, receiver: Receiver
 ) -> None:
     sink = webhook(receiver, events=["rota.job.cancelled", "rota.queue.*"])
-    async with following(sink, client, positions):
+    async with following(sink, client, offsets):
         await client.cancel(await submit(client))
         assert await seen(receiver, 2) == ["rota.queue.open", "rota.job.cancelled"]
 
 
 @pytest.mark.process
 async def test_a_redis_stream_gets_the_changes(
-    client: AsyncClient, positions: Offsets, tmp_path: Path
+    client: AsyncClient, offsets: Offsets, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
         sink = RedisSink(name="r", url=url, stream="changes")
-        async with following(sink, client, positions):
+        async with following(sink, client, offsets):
             await client.cancel(await submit(client))
             await until(lambda: redis.xlen("changes"), lambda count: count >= 2)
         messages = await redis.xrange("changes")
@@ -198,7 +198,7 @@ async def test_a_redis_stream_gets_the_changes(
 
 @pytest.mark.process
 async def test_a_nats_stream_gets_the_changes(
-    client: AsyncClient, positions: Offsets, tmp_path: Path
+    client: AsyncClient, offsets: Offsets, tmp_path: Path
 ) -> None:
     import nats
 
@@ -207,7 +207,7 @@ async def test_a_nats_stream_gets_the_changes(
         stream = connection.jetstream()
         await stream.add_stream(name="CHANGES", subjects=["cell.>"])
         sink = NatsSink(name="n", url=url, stream="CHANGES", subject="cell")
-        async with following(sink, client, positions):
+        async with following(sink, client, offsets):
             await client.cancel(await submit(client))
             info = await until(
                 lambda: stream.stream_info("CHANGES"), lambda seen: seen.state.messages >= 2

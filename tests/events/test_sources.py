@@ -1,4 +1,4 @@
-"""Sources: what they hear reaches the server, also after they were away, and once."""
+"""Event sources: every message reaches the server, also after a restart, and counts once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rota.events.publisher import Offsets, Publisher, event_of_message
 from rota.events.sources import FolderWatcher
 from rota.sdk import AsyncClient
 from tests.events.brokers import nats_server, rabbitmq_server, redis_server
-from tests.events.conftest import told, until
+from tests.events.conftest import received, until
 
 PLAIN = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
@@ -41,7 +41,7 @@ async def going(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def test_a_message_that_is_an_event_is_told_as_it_is() -> None:
+def test_a_message_that_is_an_event_is_published_unchanged() -> None:
     event = {"specversion": "1.0", "id": "x", "source": "/o", "type": "u"}
     assert (
         event_of_message(b'{"specversion":"1.0","id":"x","source":"/o","type":"u"}', PLAIN) == event
@@ -57,24 +57,26 @@ def test_a_message_that_is_an_event_is_told_as_it_is() -> None:
         (b"[" * 100_000, {"data": "[" * 100_000}),
     ],
 )
-def test_any_other_message_is_the_data_of_one(body: bytes, more: dict[str, Any]) -> None:
+def test_any_other_message_becomes_the_data_of_an_event(body: bytes, more: dict[str, Any]) -> None:
     assert event_of_message(body, PLAIN) == {**PLAIN, **more}
 
 
-async def test_what_the_server_refuses_is_buried_and_holds_up_nobody(
-    client: AsyncClient, teller: Publisher, tmp_path: Path
+async def test_a_refused_event_becomes_a_dead_letter_and_holds_up_no_other(
+    client: AsyncClient, publisher: Publisher, tmp_path: Path
 ) -> None:
-    await teller.publish([{**PLAIN, "id": "a"}, {**PLAIN, "type": "rota.x"}, {**PLAIN, "id": "b"}])
-    assert [one.id for one in await told(client, 2)] == ["a", "b"]
+    await publisher.publish(
+        [{**PLAIN, "id": "a"}, {**PLAIN, "type": "rota.x"}, {**PLAIN, "id": "b"}]
+    )
+    assert [one.id for one in await received(client, 2)] == ["a", "b"]
     assert b"rota.x" in (tmp_path / "state" / "here.dead.jsonl").read_bytes()
 
 
-async def test_a_file_is_told_of_once_it_stops_growing(
-    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
+async def test_a_file_is_published_once_it_stops_growing(
+    client: AsyncClient, publisher: Publisher, offsets: Offsets, tmp_path: Path
 ) -> None:
     inbox = tmp_path / "in"
     inbox.mkdir()
-    folder = FolderWatcher(FolderSource(name="in", path=inbox, pattern="*.csv"), teller, positions)
+    folder = FolderWatcher(FolderSource(name="in", path=inbox, pattern="*.csv"), publisher, offsets)
     seen = await folder.look_once({})
     (inbox / "a.csv").write_text("1")
     (inbox / "b.txt").write_text("1")
@@ -93,35 +95,35 @@ async def test_a_file_is_told_of_once_it_stops_growing(
     assert await folder.look_once(seen) == {}
 
 
-async def test_a_folder_goes_on_where_it_was(
-    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
+async def test_a_folder_source_continues_where_it_stopped(
+    client: AsyncClient, publisher: Publisher, offsets: Offsets, tmp_path: Path
 ) -> None:
     inbox = tmp_path / "in"
     (inbox / "deep").mkdir(parents=True)
     (inbox / "old.csv").write_text("x")
     source = FolderSource(name="in", path=inbox, every=0.01, recursive=True, type="drop")
-    async with going(FolderWatcher(source, teller, positions).run()):
-        await until(_loaded(positions), lambda seen: seen is not None)
+    async with going(FolderWatcher(source, publisher, offsets).run()):
+        await until(_loaded(offsets), lambda seen: seen is not None)
         (inbox / "deep" / "new.csv").write_text("x")
-        await told(client, 1)
+        await received(client, 1)
     (inbox / "late.csv").write_text("x")
-    async with going(FolderWatcher(source, teller, positions).run()):
-        events = await told(client, 2)
+    async with going(FolderWatcher(source, publisher, offsets).run()):
+        events = await received(client, 2)
     assert [one.type for one in events] == ["drop.created"] * 2
     assert events[0].id.startswith("deep/new.csv:")
     assert events[1].id.startswith("late.csv:")
 
 
-def _loaded(positions: Offsets) -> Any:
+def _loaded(offsets: Offsets) -> Any:
     async def look() -> Any:
-        return positions.load("in")
+        return offsets.load("in")
 
     return look
 
 
 @pytest.mark.process
 async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
-    client: AsyncClient, teller: Publisher, tmp_path: Path
+    client: AsyncClient, publisher: Publisher, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
@@ -132,8 +134,8 @@ async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
         await redis.xadd("orders", {"data": '{"n": 1}'})
         await redis.xadd("orders", {"customer": "7", "total": "3"})
         source = RedisSource(name="shop", url=url, stream="orders")
-        async with going(RedisSubscription(source, teller).run()):
-            events = await told(client, 2)
+        async with going(RedisSubscription(source, publisher).run()):
+            events = await received(client, 2)
             pending = await until(
                 lambda: redis.xpending("orders", "rota"), lambda seen: seen["pending"] == 0
             )
@@ -143,10 +145,10 @@ async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
 
 
 @pytest.mark.process
-async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
-    client: AsyncClient, teller: Publisher, tmp_path: Path
+async def test_a_cancelled_redis_source_ends_whatever_it_is_doing(
+    client: AsyncClient, publisher: Publisher, tmp_path: Path
 ) -> None:
-    """The client loses a cancel that comes along with an answer."""
+    """Redis' client loses a cancellation that comes together with an answer."""
     from redis.asyncio import Redis
 
     from rota.events.brokers import RedisSubscription
@@ -157,7 +159,7 @@ async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
         ends = []
         for steps in range(40):
             await redis.xadd("orders", {"data": "1"})
-            ends.append(asyncio.create_task(RedisSubscription(source, teller).run()))
+            ends.append(asyncio.create_task(RedisSubscription(source, publisher).run()))
             for _ in range(steps):
                 await asyncio.sleep(0)
             ends[-1].cancel()
@@ -170,8 +172,8 @@ async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
 
 
 @pytest.mark.process
-async def test_what_redis_handed_out_before_a_crash_comes_again_and_counts_once(
-    client: AsyncClient, teller: Publisher, tmp_path: Path
+async def test_a_redis_message_taken_before_a_crash_comes_again_and_counts_once(
+    client: AsyncClient, publisher: Publisher, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
@@ -180,23 +182,23 @@ async def test_what_redis_handed_out_before_a_crash_comes_again_and_counts_once(
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
         source = RedisSource(name="shop", url=url, stream="orders")
-        stream = RedisSubscription(source, teller)
+        stream = RedisSubscription(source, publisher)
         await stream._join(redis)
         await redis.xadd("orders", {"data": '{"n": 1}'})
-        # Taken, told, and not confirmed: as if it had been killed between the two.
+        # Taken, published and not confirmed: as if it had been killed in between.
         answer = await redis.xreadgroup("rota", stream._consumer, {"orders": ">"})
         ((key, fields),) = answer[0][1]
-        await teller.publish([stream._event(key, fields)])
+        await publisher.publish([stream._event(key, fields)])
         async with going(stream.run()):
             await until(lambda: redis.xpending("orders", "rota"), lambda seen: not seen["pending"])
-        (event,) = await told(client, 1)
+        (event,) = await received(client, 1)
         assert event.repeats == 1
         await redis.aclose()
 
 
 @pytest.mark.process
 async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
-    client: AsyncClient, teller: Publisher, tmp_path: Path
+    client: AsyncClient, publisher: Publisher, tmp_path: Path
 ) -> None:
     import nats
 
@@ -208,10 +210,10 @@ async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
         await stream.add_stream(name="ORDERS", subjects=["orders.>"])
         await stream.publish("orders.new", b'{"n": 1}')
         source = NatsSource(name="shop", url=url, stream="ORDERS", subject="orders.>")
-        async with going(subscription(source, teller).run()):
-            await told(client, 1)
+        async with going(subscription(source, publisher).run()):
+            await received(client, 1)
             await stream.publish("orders.paid", b'{"n": 2}')
-            events = await told(client, 2)
+            events = await received(client, 2)
             info = await until(
                 lambda: stream.consumer_info("ORDERS", "rota"),
                 lambda seen: seen.num_ack_pending == 0 and seen.ack_floor.stream_seq == 2,
@@ -224,7 +226,7 @@ async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
 
 @pytest.mark.process
 async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
-    positions: Offsets, tmp_path: Path
+    offsets: Offsets, tmp_path: Path
 ) -> None:
     import nats
 
@@ -239,7 +241,7 @@ async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
         source = NatsSource(name="shop", url=url, stream="ORDERS", subject="orders.>")
         nobody = f"http://127.0.0.1:{free_port()}"
         async with AsyncClient(nobody, "token") as away:
-            async with going(subscription(source, Publisher(away, positions, "x")).run()):
+            async with going(subscription(source, Publisher(away, offsets, "x")).run()):
                 info = await until(
                     lambda: _consumer(stream), lambda seen: seen and seen.num_ack_pending == 1
                 )
@@ -259,23 +261,23 @@ async def _consumer(stream: Any) -> Any:
 
 @pytest.mark.process
 @pytest.mark.slow
-async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
-    client: AsyncClient, teller: Publisher
+async def test_a_kafka_source_continues_where_it_stopped(
+    client: AsyncClient, publisher: Publisher
 ) -> None:
     from confluent_kafka import Producer
 
     from rota.events.brokers import subscription
 
-    # The client library brings a broker for tests along: real sockets, groups and offsets.
+    # This client library contains a broker for tests, with real sockets, groups and offsets.
     kafka = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = kafka.list_topics(timeout=10).brokers.values()
     source = KafkaSource(name="k", servers=f"{broker.host}:{broker.port}", topic="orders")
     for number in (1, 2):
         kafka.produce("orders", json.dumps({"n": number}).encode(), partition=0)
         kafka.flush(10)
-        async with going(subscription(source, teller).run()):
-            await told(client, number)
-    assert [(one.id, one.repeats) for one in await told(client, 2)] == [
+        async with going(subscription(source, publisher).run()):
+            await received(client, number)
+    assert [(one.id, one.repeats) for one in await received(client, 2)] == [
         ("orders/0/0", 0),
         ("orders/0/1", 0),
     ]
@@ -284,7 +286,7 @@ async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
 @pytest.mark.process
 @pytest.mark.slow
 async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
-    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
+    client: AsyncClient, publisher: Publisher, offsets: Offsets, tmp_path: Path
 ) -> None:
     import aio_pika
 
@@ -301,15 +303,15 @@ async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
         nobody = f"http://127.0.0.1:{free_port()}"
         async with (
             AsyncClient(nobody, "token") as away,
-            going(subscription(source, Publisher(away, positions, "x")).run()),
+            going(subscription(source, Publisher(away, offsets, "x")).run()),
         ):
             await until(lambda: _waiting(channel), lambda count: count == 0)
-        async with going(subscription(source, teller).run()):
-            (event,) = await told(client, 1)
+        async with going(subscription(source, publisher).run()):
+            (event,) = await received(client, 1)
         assert (event.id, event.type) == ("m1", "rabbitmq.orders")
-        outlet = broker_transport(RabbitSink(name="o", url=url, queue="orders"))
-        await outlet.send({"id": "1.0", "type": "rota.job.failed"})
-        await outlet.close()
+        transport = broker_transport(RabbitSink(name="o", url=url, queue="orders"))
+        await transport.send({"id": "1.0", "type": "rota.job.failed"})
+        await transport.close()
         got = await until(lambda: queue.get(fail=False), bool)
         assert (got.message_id, got.content_type) == ("1.0", "application/cloudevents+json")
         nowhere = broker_transport(RabbitSink(name="o", url=url, queue="nowhere"))
@@ -333,19 +335,19 @@ async def _waiting(channel: Any) -> int:
 
 @pytest.mark.postgres
 async def test_a_notification_of_postgresql_is_an_event(
-    client: AsyncClient, teller: Publisher
+    client: AsyncClient, publisher: Publisher
 ) -> None:
     from rota.events.sources import PostgresListener
     from tests.postgres.cell import Cell
 
     cell = Cell()
     source = PostgresSource(name="db", dsn=cell.dsn, channel="orders")
-    async with going(PostgresListener(source, teller).run()), cell.connected() as admin:
+    async with going(PostgresListener(source, publisher).run()), cell.connected() as admin:
 
         async def notify() -> Any:
             await admin.execute("""NOTIFY orders, '{"n": 1}'""")
             return (await client.events()).items
 
-        # Repeated, because nobody says when the other connection has begun to listen.
+        # Repeated, because there is no sign that the other connection has begun to listen.
         (event, *_) = await until(notify, bool)
     assert event.type == "postgres.orders"

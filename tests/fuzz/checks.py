@@ -86,8 +86,8 @@ BEYOND_THE_SCHEMA = re.compile(
             "the event says when",
             "two triggers are named",
             # Nor know every notification service, or which settings fit which condition.
-            "no address that can be told",
-            "the address (names no host|makes no sense)",
+            "the address is of no known service",
+            "the address (has no host|is not a valid URL)",
             "covers all queues together",
             "is needed for .*: one of",
             '"field":"window"',

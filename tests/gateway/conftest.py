@@ -1,4 +1,4 @@
-"""Two cells and a gateway a test."""
+"""Fixtures: two cells and a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells and a gateway on loopback, all in the test's own loop: real sockets, stores in memory."""
+"""Cells and gateways on loopback, all in the test's own loop: real sockets, in-memory stores."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LOOK_S = 0.02
 
 
 async def until(look: Callable[[], Awaitable[T]], what: str) -> T:
-    """What `look` answers once that is true."""
+    """Looks until the answer is true; returns it."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while not (seen := await look()):
-        assert loop.time() < deadline, f"waited in vain: {what}"
+        assert loop.time() < deadline, f"it did not happen: {what}"
         await asyncio.sleep(LOOK_S)
     return seen
 
 
 class Listening:
-    """One application on one port, which stays its own while it is stopped.
+    """Application on a port, which it keeps while it is stopped.
 
-    uvicorn's own protocol without its server, which takes its time to start and to end.
+    It is uvicorn's protocol without its server, which is slow to start and to end.
     """
 
     def __init__(self, app: Any) -> None:
@@ -64,7 +64,7 @@ class Listening:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """As when it is killed: what was under way is cut off."""
+        """Stops it as if it were killed: requests under way are cut off."""
         if self._server is None:
             return
         self._server.close()
@@ -78,17 +78,17 @@ class Listening:
 
 @dataclass
 class TestCell:
-    """One cell: a whole server behind a socket."""
+    """Cell of one whole server behind a socket."""
 
     __test__ = False
     name: str
-    house: InProcessServer
+    server: InProcessServer
     listening: Listening
 
     async def restart_as(self, name: str) -> None:
-        """The same server and jobs, with another name for the cell."""
+        """Restarts the server with the same jobs and another name of the cell."""
         await self.listening.stop()
-        self.listening.app = create_cell_app(replace(self.house.deps, cell=name))
+        self.listening.app = create_cell_app(replace(self.server.deps, cell=name))
         await self.listening.start()
 
 
@@ -103,13 +103,13 @@ class TestFleet:
         self._listening: list[Listening] = []
 
     async def add_cell(self, name: str, called: str | None = None) -> TestCell:
-        """A cell that listens; `called` is what its server says it is."""
-        house = await self._stack.enter_async_context(open_server())
-        parts = replace(house.deps, cell=name if called is None else called)
-        app = create_cell_app(parts)
-        house.http._transport = httpx2.ASGITransport(app=app)
+        """Starts a cell; `called` is the name that its server has for it."""
+        server = await self._stack.enter_async_context(open_server())
+        deps = replace(server.deps, cell=name if called is None else called)
+        app = create_cell_app(deps)
+        server.http._transport = httpx2.ASGITransport(app=app)
         listening = await self._listen(app)
-        self.cells[name] = TestCell(name, house, listening)
+        self.cells[name] = TestCell(name, server, listening)
         return self.cells[name]
 
     async def _listen(self, app: Any) -> Listening:
@@ -119,7 +119,7 @@ class TestFleet:
         return listening
 
     async def stop(self) -> None:
-        """All at once: each takes its time."""
+        """Stops all at once, for each takes its time."""
         await asyncio.gather(*(one.stop() for one in self._listening))
 
     def plan(self, pins: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -127,33 +127,33 @@ class TestFleet:
         return make_config(cells, pins=(pins or {}).items())
 
     async def gateway(self, pins: Mapping[str, str] | None = None) -> Gateway:
-        """Another gateway in front of all cells there are now."""
+        """Starts another gateway in front of all present cells."""
         fleet = CellDirectory(self.plan(pins), Connections())
         self._stack.push_async_callback(fleet.connections.close)
         await fleet.start()
         self._stack.push_async_callback(fleet.stop)
-        desk = GatewayContext(fleet)
-        listening = await self._listen(create_app(desk, ["127.0.0.1"]))
-        self._stack.callback(desk.closing.set)
+        context = GatewayContext(fleet)
+        listening = await self._listen(create_app(context, ["127.0.0.1"]))
+        self._stack.callback(context.closing.set)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         http = httpx2.AsyncClient(
             base_url=listening.url, headers=headers, timeout=PATIENCE_S, trust_env=False
         )
         await self._stack.enter_async_context(http)
-        return Gateway(desk, http)
+        return Gateway(context, http)
 
 
 @dataclass
 class Gateway:
-    """A gateway, and who asks it."""
+    """Gateway, with a client of it."""
 
-    desk: GatewayContext
+    context: GatewayContext
     http: httpx2.AsyncClient
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, expect: int, **more: Any
     ) -> Any:
-        """One call; the JSON it answers."""
+        """Makes a call; returns the JSON answer."""
         answer = await self.http.request(method, path, json=body, **more)
         assert answer.status_code == expect, answer.text
         return answer.json() if answer.content else None
@@ -164,12 +164,12 @@ class Gateway:
         return made
 
     def tenant_of(self, cell: str) -> str:
-        """A tenant whose home this is."""
-        ring = self.desk.directory.router
-        return next(name for n in range(1000) if ring.cell_of(name := f"tenant-{n}") == cell)
+        """Finds a tenant of this cell."""
+        router = self.context.directory.router
+        return next(name for n in range(1000) if router.cell_of(name := f"tenant-{n}") == cell)
 
     async def pages(self, path: str, **query: Any) -> AsyncIterator[dict[str, Any]]:
-        """Every page of a list; waits where a cell is down."""
+        """Yields every page of a list; waits while a cell is down."""
         cursor: str | None = None
         while True:
             params = {**query, **({"cursor": cursor} if cursor else {})}
@@ -187,7 +187,7 @@ class Gateway:
 
 @asynccontextmanager
 async def open_fleet(*names: str) -> AsyncIterator[TestFleet]:
-    """Cells of these names."""
+    """Starts cells of these names."""
     async with AsyncExitStack() as stack:
         fleet = TestFleet(stack)
         stack.push_async_callback(fleet.stop)

@@ -1,4 +1,4 @@
-"""What concerns every cell: lists, figures, queues, bulk actions."""
+"""Calls for every cell through a gateway: lists, statistics, queues, bulk actions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.gateway.fleet import Gateway, TestFleet, until
 
 
 async def spread(gateway: Gateway, count: int) -> list[str]:
-    """Jobs of many tenants, newest first."""
+    """Submits jobs of many tenants; returns their ids, newest first."""
     made = [await gateway.submit(f"tenant-{number}") for number in range(count)]
     return sorted((job["job_id"] for job in made), reverse=True)
 
 
-async def test_a_list_of_all_cells_comes_newest_first_in_pages(gateway: Gateway) -> None:
+async def test_a_list_of_all_cells_has_pages_newest_first(gateway: Gateway) -> None:
     made = await spread(gateway, 23)
     for limit in (1, 7, 23, 24):
         pages = [page async for page in gateway.pages("/jobs", limit=limit)]
@@ -21,7 +21,7 @@ async def test_a_list_of_all_cells_comes_newest_first_in_pages(gateway: Gateway)
         assert all(len(page["items"]) <= limit for page in pages)
 
 
-async def test_a_list_goes_on_while_a_cell_is_away_and_lacks_nothing_when_it_is_back(
+async def test_a_list_continues_while_a_cell_is_down_and_is_complete_when_it_is_back(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     made = await spread(gateway, 30)
@@ -62,7 +62,7 @@ async def test_a_list_does_not_end_while_a_cell_is_missing(
     assert len(page["items"]) + len(last["items"]) == 6
 
 
-async def test_one_tenants_list_ends_although_another_cell_is_down(
+async def test_a_list_of_one_tenant_ends_although_another_cell_is_down(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     tenant = gateway.tenant_of("north")
@@ -73,7 +73,7 @@ async def test_one_tenants_list_ends_although_another_cell_is_down(
     assert page["next_cursor"] is None
 
 
-async def test_a_bad_question_about_a_list_is_refused(gateway: Gateway) -> None:
+async def test_a_list_with_invalid_parameters_is_refused(gateway: Gateway) -> None:
     for query in ({"cursor": "x"}, {"limit": "0"}, {"limit": "x"}, {"status": "odd"}, {"no": "1"}):
         problem = await gateway.ask("GET", "/jobs", expect=422, params=query)
         assert problem["errors"] or problem["detail"]
@@ -84,8 +84,8 @@ async def test_workers_and_executions_of_all_cells_are_listed(
 ) -> None:
     expected, runs = [], []
     for name, cell in fleet.cells.items():
-        worker = await cell.house.register(f"box-{name}")
-        order = await cell.house.start(worker)
+        worker = await cell.server.register(f"box-{name}")
+        order = await cell.server.start(worker)
         expected.append(worker)
         runs.append((order["job_id"], order["execution_id"]))
     pages = [page async for page in gateway.pages("/workers", limit=1)]
@@ -99,22 +99,22 @@ async def test_workers_and_executions_of_all_cells_are_listed(
     assert drained["status"] == "draining"
 
 
-async def test_a_worker_that_chose_its_own_id_is_looked_for(
+async def test_a_worker_that_chose_its_own_id_is_found_in_its_cell(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
-    await fleet.cells["south"].house.register(worker_id="press-9")
+    await fleet.cells["south"].server.register(worker_id="press-9")
     shown = await gateway.ask("GET", "/workers/press-9", expect=200)
     assert shown["worker_id"] == "press-9"
     await gateway.ask("GET", "/workers/nobody", expect=404)
-    await fleet.cells["north"].house.register(worker_id="press-9")
+    await fleet.cells["north"].server.register(worker_id="press-9")
     problem = await gateway.ask("POST", "/workers/press-9/drain", expect=409)
     assert "north, south" in problem["detail"]
 
 
-async def test_figures_are_added_over_cells(fleet: TestFleet, gateway: Gateway) -> None:
+async def test_statistics_of_all_cells_are_added_up(fleet: TestFleet, gateway: Gateway) -> None:
     await spread(gateway, 9)
     for cell in fleet.cells.values():
-        await cell.house.register(cpu=4)
+        await cell.server.register(cpu=4)
     stats = await gateway.ask("GET", "/stats", expect=200)
     assert stats["submitted_total"] == 9
     assert stats["jobs"]["queued"] == 9
@@ -127,7 +127,9 @@ async def test_figures_are_added_over_cells(fleet: TestFleet, gateway: Gateway) 
     assert 0 < answer.json()["submitted_total"] < 9
 
 
-async def test_a_queue_is_one_over_all_cells(fleet: TestFleet, gateway: Gateway) -> None:
+async def test_queues_of_one_name_in_all_cells_are_shown_as_one(
+    fleet: TestFleet, gateway: Gateway
+) -> None:
     await spread(gateway, 8)
     (queue,) = (await gateway.ask("GET", "/queues", expect=200))["items"]
     assert queue["depth"]["queued"] == 8
@@ -135,7 +137,7 @@ async def test_a_queue_is_one_over_all_cells(fleet: TestFleet, gateway: Gateway)
     await gateway.ask("PUT", "/queues/video", {"max_workers": 3}, expect=200)
     await gateway.ask("POST", "/queues/video/pause", expect=200)
     for cell in fleet.cells.values():
-        shown = await cell.house.ask("GET", "/queues/video", expect=200)
+        shown = await cell.server.ask("GET", "/queues/video", expect=200)
         assert (shown["max_workers"], shown["paused"]) == (3, True)
     names = [one["name"] for one in (await gateway.ask("GET", "/queues", expect=200))["items"]]
     assert names == ["default", "video"]
@@ -145,15 +147,13 @@ async def test_a_queue_is_one_over_all_cells(fleet: TestFleet, gateway: Gateway)
     await gateway.ask("POST", "/queues/none/pause", expect=404)
 
 
-async def test_a_queue_that_one_cell_has_is_changed_there(
-    fleet: TestFleet, gateway: Gateway
-) -> None:
-    await fleet.cells["south"].house.ask("PUT", "/queues/odd", {"weight": 2}, expect=200)
+async def test_a_queue_of_one_cell_is_changed_there(fleet: TestFleet, gateway: Gateway) -> None:
+    await fleet.cells["south"].server.ask("PUT", "/queues/odd", {"weight": 2}, expect=200)
     changed = await gateway.ask("PATCH", "/queues/odd", {"weight": 5}, expect=200)
     assert list(changed["cells"]) == ["south"]
 
 
-async def test_a_change_of_all_cells_that_one_did_not_hear_is_no_success(
+async def test_a_change_for_all_cells_fails_while_one_is_down(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     await spread(gateway, 6)
@@ -166,13 +166,13 @@ async def test_a_change_of_all_cells_that_one_did_not_hear_is_no_success(
     assert problem["type"].endswith("partly_done")
 
 
-async def test_a_bulk_action_counts_over_all_cells_and_goes_where_named_jobs_are(
+async def test_a_bulk_action_counts_in_all_cells_and_goes_to_the_cells_of_named_jobs(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     made = await spread(gateway, 12)
     dry = {"action": "cancel", "filter": {}, "dry_run": True}
     assert (await gateway.ask("POST", "/jobs/bulk", dry, expect=200))["count"] == 12
-    north = [one for one in made if gateway.desk.directory.of_id(one).name == "north"]  # type: ignore[union-attr]
+    north = [one for one in made if gateway.context.directory.of_id(one).name == "north"]  # type: ignore[union-attr]
     await fleet.cells["south"].listening.stop()
     named = {"action": "cancel", "filter": {"job_ids": north}}
     done = await gateway.ask("POST", "/jobs/bulk", named, expect=200)
@@ -184,7 +184,7 @@ async def test_a_bulk_action_counts_over_all_cells_and_goes_where_named_jobs_are
     assert (done["count"], done["missing_cells"][0]["cell"]) == (1, "south")
 
 
-async def test_the_cluster_shows_cells_and_where_a_tenant_is(
+async def test_the_cluster_view_shows_all_cells_and_a_tenants_home(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     await fleet.cells["south"].listening.stop()
@@ -195,5 +195,5 @@ async def test_the_cluster_shows_cells_and_where_a_tenant_is(
     assert [one for one in shown["warnings"] if one.startswith("cell south is missing: ")]
     assert shown["home"] == {
         "tenant": "acme",
-        "cell": gateway.desk.directory.of_tenant("acme").name,
+        "cell": gateway.context.directory.of_tenant("acme").name,
     }

@@ -1,4 +1,4 @@
-"""A browser at a gateway: pages of any cell, and a session in each of them."""
+"""Browsers at a gateway: pages of any cell, and a session in each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_cell_gets_its_own_cookies_only() -> None:
     assert request_headers({"type": "http"}, given, "west") == []
 
 
-def test_the_clients_word_on_addresses_and_lines_is_not_passed_on() -> None:
+def test_a_clients_headers_about_addresses_and_connections_are_not_passed_on() -> None:
     given = headers(
         x_forwarded_for="10.0.0.1", connection="x", origin="http://a", host="b", authorization="c"
     )
@@ -29,7 +29,7 @@ def test_the_clients_word_on_addresses_and_lines_is_not_passed_on() -> None:
     }
 
 
-def test_cookies_say_whose_they_are_and_are_for_https_where_that_is_used() -> None:
+def test_cookies_name_their_cell_and_are_secure_behind_https() -> None:
     answer = [("Set-Cookie", "s=1; HttpOnly"), ("Connection", "close"), ("X-A", "b")]
     assert response_headers(answer, "north", secure=False) == [
         (b"rota-cell", b"north"),

@@ -1,4 +1,4 @@
-"""Cells that are down, frozen or not what they should be; and requests that are not for us."""
+"""Cells that are down, frozen or of another name; and requests that a gateway refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.api.in_process_server import ADMIN, NOOP
 from tests.gateway.fleet import Gateway, TestFleet, until
 
 
-async def test_a_cell_that_is_down_hurts_only_its_own_tenants(
+async def test_a_cell_that_is_down_affects_only_its_own_tenants(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     here, there = gateway.tenant_of("north"), gateway.tenant_of("south")
@@ -36,10 +36,10 @@ async def test_a_cell_that_is_down_hurts_only_its_own_tenants(
     await gateway.submit(there)
 
 
-async def test_a_cell_that_accepts_and_says_nothing_keeps_nobody_waiting(
+async def test_a_cell_that_accepts_connections_and_never_answers_is_reported_as_down(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
-    """As a frozen server does: the kernel still takes connections."""
+    """So does a frozen server: the kernel still accepts connections."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(64)
@@ -60,7 +60,7 @@ async def test_a_cell_that_accepts_and_says_nothing_keeps_nobody_waiting(
         assert loop.time() - began < PROBE_ANSWER_S
 
 
-async def test_another_server_of_the_cell_is_asked_where_one_is_gone(fleet: TestFleet) -> None:
+async def test_another_server_of_the_cell_is_asked_when_one_is_down(fleet: TestFleet) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -81,18 +81,16 @@ async def test_a_server_of_another_cell_is_not_used(fleet: TestFleet) -> None:
     await fleet.add_cell("west", called="east")
     await fleet.add_cell("void", called="")
     gateway = await fleet.gateway()
-    cells = gateway.desk.directory.cells
+    cells = gateway.context.directory.cells
     assert not cells["west"].up
     assert "it is of the cell east: start its servers with --cell west" in cells["west"].why
     assert "it has no cell name" in cells["void"].why
     job = {"name": "j", "task": NOOP, "tenant": gateway.tenant_of("west")}
     await gateway.ask("POST", "/jobs", job, expect=503)
-    assert (await fleet.cells["west"].house.ask("GET", "/jobs", expect=200))["items"] == []
+    assert (await fleet.cells["west"].server.ask("GET", "/jobs", expect=200))["items"] == []
 
 
-async def test_a_gateway_is_ready_as_long_as_some_cell_is(
-    fleet: TestFleet, gateway: Gateway
-) -> None:
+async def test_a_gateway_is_ready_while_one_cell_is(fleet: TestFleet, gateway: Gateway) -> None:
     await gateway.ask("GET", "/readyz", expect=200)
     await fleet.cells["north"].listening.stop()
     await gateway.ask("GET", "/stats", expect=200)
@@ -106,7 +104,9 @@ async def test_a_gateway_is_ready_as_long_as_some_cell_is(
     assert 'rota_gateway_requests_total{method="GET",status="503"}' in text
 
 
-async def test_workers_and_tokens_are_sent_to_their_cell(gateway: Gateway) -> None:
+async def test_calls_of_workers_and_for_tokens_are_refused_with_a_hint_to_the_cell(
+    gateway: Gateway,
+) -> None:
     for method, path in (
         ("POST", "/workers/register"),
         ("POST", "/workers/w/lease"),
@@ -119,7 +119,9 @@ async def test_workers_and_tokens_are_sent_to_their_cell(gateway: Gateway) -> No
         assert "rota worker --server URL" in problem["detail"]
 
 
-async def test_only_known_calls_for_our_own_name_pass(fleet: TestFleet, gateway: Gateway) -> None:
+async def test_only_known_calls_to_the_gateways_own_names_pass(
+    fleet: TestFleet, gateway: Gateway
+) -> None:
     for path in ("/elsewhere", "/jobs/", "/jobs/a/b/c", "/jobs/..%2f..%2ftokens"):
         await gateway.ask("GET", path, expect=404)
     await gateway.ask("PUT", "/jobs", {}, expect=405)
@@ -131,7 +133,7 @@ async def test_only_known_calls_for_our_own_name_pass(fleet: TestFleet, gateway:
     assert options.headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
-async def test_who_asks_is_for_the_cells_to_find_out(gateway: Gateway) -> None:
+async def test_the_cells_check_the_token(gateway: Gateway) -> None:
     for path in ("/jobs", "/stats", "/cluster", "/stream"):
         answer = await gateway.http.get(path, headers={"Authorization": "Bearer wrong"})
         assert answer.status_code == 401
@@ -141,10 +143,10 @@ async def test_who_asks_is_for_the_cells_to_find_out(gateway: Gateway) -> None:
     assert (await gateway.http.get(path, headers={"Authorization": ""})).status_code == 401
 
 
-async def test_a_cell_is_not_asked_again_and_again_for_a_token_it_does_not_know(
+async def test_a_cell_is_not_asked_again_for_a_token_that_it_does_not_know(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
-    south = fleet.cells["south"].house
+    south = fleet.cells["south"].server
     await south.store.access.revoke_token(ADMIN.id, 1)
 
     async def unknown() -> bool:
@@ -160,15 +162,15 @@ async def test_a_cell_is_not_asked_again_and_again_for_a_token_it_does_not_know(
     assert number < 10, "nearly all of the lists asked only the other cell"
 
 
-async def test_bodies_are_bounded_one_by_one_and_together(gateway: Gateway) -> None:
+async def test_request_bodies_are_limited_one_by_one_and_together(gateway: Gateway) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http.base_url.port)
     writer.write(b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 41943040\r\n\r\n")
     assert b" 413 " in await reader.readline()
     writer.close()
     await writer.wait_closed()
-    gateway.desk.bodies._limit = 1000
+    gateway.context.bodies._limit = 1000
     job = {"name": "j", "task": NOOP, "payload": {"text": "x" * 2000}}
     answer = await gateway.http.post("/jobs", json=job)
     assert answer.status_code == 429
-    assert gateway.desk.bodies._held == 0
+    assert gateway.context.bodies._held == 0
     await gateway.submit("acme")

@@ -1,4 +1,4 @@
-"""Jobs through a gateway: they go to their tenant's cell and are found again by their id."""
+"""Jobs through a gateway: they go to their tenant's cell and are found by their id."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tests.api.in_process_server import NOOP
 from tests.gateway.fleet import Gateway, TestFleet
 
 
-async def test_a_job_goes_to_its_tenants_cell_and_its_ids_say_so(
+async def test_a_job_goes_to_its_tenants_cell_and_its_id_has_that_cells_tag(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     for cell in ("north", "south"):
         made = await gateway.submit(gateway.tenant_of(cell))
         assert tag_in(made["job_id"]) == cell_tag(cell)
-        house = fleet.cells[cell].house
-        worker = await house.register()
+        server = fleet.cells[cell].server
+        worker = await server.register()
         assert tag_in(worker) == cell_tag(cell)
-        (order,) = (await house.lease(worker))["executions"]
+        (order,) = (await server.lease(worker))["executions"]
         assert order["job_id"] == made["job_id"]
         assert tag_in(order["execution_id"]) == cell_tag(cell)
         shown = await gateway.ask("GET", f"/executions/{order['execution_id']}", expect=200)
@@ -30,7 +30,7 @@ async def test_any_gateway_finds_shows_and_cancels_a_job_by_its_id(
 ) -> None:
     made = await gateway.submit("acme")
     # This one would send the tenant's new jobs elsewhere, and has never seen the old.
-    home = gateway.desk.directory.of_tenant("acme").name
+    home = gateway.context.directory.of_tenant("acme").name
     other = await fleet.gateway({"acme": "south" if home == "north" else "north"})
     path = f"/jobs/{made['job_id']}"
     assert (await other.ask("GET", path, expect=200))["tenant"] == "acme"
@@ -55,11 +55,11 @@ async def test_adding_a_cell_moves_no_job_and_few_tenants(
     assert {tag_in(again[one]) for one in moved} == {cell_tag("west")}
 
 
-async def test_a_job_of_before_its_cell_had_a_name_is_looked_for(
+async def test_a_job_from_before_its_cell_had_a_name_is_found(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     west = await fleet.add_cell("west", called="")
-    job_id = (await west.house.submit())["job_id"]
+    job_id = (await west.server.submit())["job_id"]
     assert tag_in(job_id) == cell_tag("")
     await gateway.ask("GET", f"/jobs/{job_id}", expect=404)
     await west.restart_as("west")
@@ -95,7 +95,7 @@ async def test_a_batch_goes_to_one_cell_or_is_refused(fleet: TestFleet, gateway:
     assert problem["errors"][0]["field"] == "jobs[2].tenant"
     assert "north" in problem["detail"]
     assert "south" in problem["detail"]
-    there_now = await fleet.cells["south"].house.ask("GET", "/jobs", expect=200)
+    there_now = await fleet.cells["south"].server.ask("GET", "/jobs", expect=200)
     assert there_now["items"] == []
 
 
@@ -111,7 +111,7 @@ async def test_a_job_cannot_wait_for_one_of_another_cell(gateway: Gateway) -> No
         assert f"--pin {here}=south" in problem["detail"]
 
 
-async def test_what_cannot_be_read_is_refused_in_a_cells_own_words(gateway: Gateway) -> None:
+async def test_an_invalid_body_is_refused_by_a_cell(gateway: Gateway) -> None:
     headers = {"Content-Type": "application/json"}
     for path in ("/jobs", "/jobs/batch", "/jobs/bulk"):
         for body in (b"", b"[", b'{"tenant": 5}', b"\xff", b"[]", b'{"jobs": []}', b"[" * 9999):
@@ -120,7 +120,7 @@ async def test_what_cannot_be_read_is_refused_in_a_cells_own_words(gateway: Gate
             assert answer.json()["type"].startswith("urn:rota:problem:")
 
 
-async def test_the_rest_of_a_jobs_calls_pass_too(fleet: TestFleet, gateway: Gateway) -> None:
+async def test_all_other_calls_for_a_job_are_relayed(fleet: TestFleet, gateway: Gateway) -> None:
     made = await gateway.submit("acme")
     path = f"/jobs/{made['job_id']}"
     patch = await gateway.ask("PATCH", path, {"priority": 7}, expect=200)

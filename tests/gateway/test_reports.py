@@ -1,4 +1,4 @@
-"""How much several cells need together."""
+"""Joined reports of several cells: autoscale and waste."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.gateway.fleet import Gateway
 
 
 def view(needed: int, queue: str, kind: int | None) -> dict[str, Any]:
-    crew = {"online": 1, "idle": 0, "needed": needed, "add": needed - 1, "remove": 0}
+    workers = {"online": 1, "idle": 0, "needed": needed, "add": needed - 1, "remove": 0}
     shape = {"jobs": 3, "kind": kind}
-    queues = {queue: {"workers": crew, "paused": False, "shapes": [shape]}}
-    head = {"at": "2026-01-05T09:00:00.000Z", "target": 300, "workers": dict(crew)}
-    return {**head, "queues": queues, "kinds": [{"size": {"cpu": 4}, "workers": crew}]}
+    queues = {queue: {"workers": workers, "paused": False, "shapes": [shape]}}
+    head = {"at": "2026-01-05T09:00:00.000Z", "target": 300, "workers": dict(workers)}
+    return {**head, "queues": queues, "kinds": [{"size": {"cpu": 4}, "workers": workers}]}
 
 
-def test_workers_add_up_and_kinds_stay_apart() -> None:
+def test_needed_workers_add_up_and_worker_types_stay_apart() -> None:
     whole = join_autoscale([view(2, "mail", 0), view(3, "mail", 0), view(4, "other", None)])
     assert whole["target"] == 300
     assert whole["workers"]["needed"] == 9
@@ -26,7 +26,7 @@ def test_workers_add_up_and_kinds_stay_apart() -> None:
     assert len(whole["kinds"]) == 3
 
 
-def test_a_tenant_in_two_cells_is_one() -> None:
+def test_a_tenant_in_two_cells_is_one_in_the_report() -> None:
     def report(hours: float) -> dict[str, Any]:
         sums = {"runs": 1, "cpu_hours_wasted": hours}
         item = {"tenant": "acme", "name": "j", "sums": sums}
@@ -38,7 +38,7 @@ def test_a_tenant_in_two_cells_is_one() -> None:
     assert [item["sums"]["cpu_hours_wasted"] for item in whole["items"]] == [2.0, 1.0]
 
 
-async def test_the_gateway_answers_for_all_cells(gateway: Gateway) -> None:
+async def test_the_gateway_joins_the_reports_of_all_cells(gateway: Gateway) -> None:
     for number in range(6):
         await gateway.submit(f"tenant-{number}")
     whole = await gateway.ask("GET", "/autoscale?target=1h", expect=200)

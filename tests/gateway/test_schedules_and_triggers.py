@@ -1,4 +1,4 @@
-"""Schedules, triggers and events through a gateway: made where they belong, heard everywhere."""
+"""Schedules, triggers and events through a gateway: in one cell, or in every cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of(tenant: str, what: dict[str, Any]) -> dict[str, Any]:
 
 
 async def one_in_each(gateway: Gateway, kind: str, what: dict[str, Any]) -> list[str]:
-    """One in every cell, newest first."""
+    """Creates one in every cell; returns their ids, newest first."""
     ids = []
     for cell in CELLS:
         tenant = gateway.tenant_of(cell)
@@ -28,7 +28,7 @@ async def one_in_each(gateway: Gateway, kind: str, what: dict[str, Any]) -> list
     return sorted(ids, reverse=True)
 
 
-async def test_schedules_are_made_in_their_tenants_cell_and_found_by_their_ids(
+async def test_schedules_are_created_in_their_tenants_cell_and_found_by_their_ids(
     gateway: Gateway,
 ) -> None:
     ids = await one_in_each(gateway, "schedule", SCHEDULE)
@@ -43,16 +43,16 @@ async def test_schedules_are_made_in_their_tenants_cell_and_found_by_their_ids(
     assert [one["schedule_id"] for page in pages for one in page["items"]] == ids
 
 
-async def test_an_event_is_told_to_every_cell_and_has_its_effect_once(
+async def test_an_event_is_sent_to_every_cell_and_has_its_effect_once(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     ids = await one_in_each(gateway, "trigger", TRIGGER)
-    told = await gateway.ask("POST", "/events", UPLOAD, expect=202)
-    assert sorted(one["trigger_id"] for one in told["outcomes"]) == sorted(ids)
-    assert {tag_in(job_id) for job_id in told["job_ids"]} == {cell_tag(one) for one in CELLS}
+    answer = await gateway.ask("POST", "/events", UPLOAD, expect=202)
+    assert sorted(one["trigger_id"] for one in answer["outcomes"]) == sorted(ids)
+    assert {tag_in(job_id) for job_id in answer["job_ids"]} == {cell_tag(one) for one in CELLS}
     again = await gateway.ask("POST", "/events", UPLOAD, expect=202)
     assert again["duplicate"]
-    assert sorted(again["job_ids"]) == sorted(told["job_ids"])
+    assert sorted(again["job_ids"]) == sorted(answer["job_ids"])
     batch = {"content-type": "application/cloudevents-batch+json"}
     both = [UPLOAD, {**UPLOAD, "id": "e2"}]
     answer = await gateway.ask("POST", "/events", both, expect=200, headers=batch)
@@ -64,7 +64,7 @@ async def test_an_event_is_told_to_every_cell_and_has_its_effect_once(
     await gateway.ask("GET", "/events", expect=421)
 
 
-async def test_an_event_that_a_cell_did_not_hear_is_to_be_sent_again(
+async def test_an_event_that_a_cell_did_not_get_must_be_sent_again(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     await one_in_each(gateway, "trigger", TRIGGER)
@@ -74,16 +74,16 @@ async def test_an_event_that_a_cell_did_not_hear_is_to_be_sent_again(
     assert problem["type"].endswith(":partly_done")
     await south.start()
 
-    async def heard() -> Any:
+    async def sent() -> Any:
         answer = await gateway.http.post("/events", json=UPLOAD)
         return answer.json() if answer.status_code == 202 else None
 
-    told = await until(heard, "south is back")
-    assert len(told["job_ids"]) == 2
-    assert not told["duplicate"], "it was news to one of them"
+    answer = await until(sent, "south is back")
+    assert len(answer["job_ids"]) == 2
+    assert not answer["duplicate"], "it was news to one of them"
 
 
-async def test_an_event_is_tried_out_against_the_triggers_of_all_cells_or_the_one_named(
+async def test_an_event_is_previewed_against_the_triggers_of_all_cells_or_the_named_one(
     gateway: Gateway,
 ) -> None:
     ids = await one_in_each(gateway, "trigger", TRIGGER)
@@ -96,7 +96,9 @@ async def test_an_event_is_tried_out_against_the_triggers_of_all_cells_or_the_on
         assert [one["trigger_id"] for one in found["items"]] == [trigger_id]
 
 
-async def test_a_program_deploys_to_one_cell_and_retires_everywhere(gateway: Gateway) -> None:
+async def test_an_app_deploys_to_one_cell_and_an_empty_deployment_goes_to_all(
+    gateway: Gateway,
+) -> None:
     north, south = (gateway.tenant_of(cell) for cell in CELLS)
     both = [of(north, SCHEDULE), of(south, {**SCHEDULE, "name": "b"})]
     problem = await gateway.ask(
@@ -112,14 +114,14 @@ async def test_a_program_deploys_to_one_cell_and_retires_everywhere(gateway: Gat
     assert sorted(done["retired"]) == ["b", "s"]
 
 
-async def test_a_calendar_is_the_same_in_every_cell(fleet: TestFleet, gateway: Gateway) -> None:
+async def test_a_calendar_is_set_in_every_cell(fleet: TestFleet, gateway: Gateway) -> None:
     dates = {"dates": ["2030-12-25"]}
     await gateway.ask("PUT", "/calendars/closed", dates, expect=200)
     for cell in CELLS:
         spec = {**SCHEDULE, "calendars": ["closed"]}
         body = of(gateway.tenant_of(cell), spec)
         await gateway.ask("POST", "/schedules", body, expect=201)
-        there = await fleet.cells[cell].house.ask("GET", "/calendars/closed")
+        there = await fleet.cells[cell].server.ask("GET", "/calendars/closed")
         assert there["schedules"] == 1
     assert (await gateway.ask("GET", "/calendars/closed", expect=200))["schedules"] == 2
     listed = await gateway.ask("GET", "/calendars", expect=200)
@@ -130,7 +132,7 @@ async def test_a_calendar_is_the_same_in_every_cell(fleet: TestFleet, gateway: G
     await gateway.ask("GET", "/calendars/closed", expect=404)
 
 
-async def test_webhooks_are_a_cells_own_affair(gateway: Gateway) -> None:
+async def test_calls_for_hooks_are_refused_with_a_hint_to_the_cell(gateway: Gateway) -> None:
     for method, path in (("PUT", "/hooks/code"), ("POST", "/hooks/code"), ("GET", "/hooks")):
         problem = await gateway.ask(method, path, {"scheme": "github"}, expect=421)
         assert problem["type"].endswith(":ask_the_cell")

@@ -3,13 +3,16 @@
 check [FIRST..LAST]    stories against their recorded hashes
 renew                  records the hashes of the stories anew
 against COMMIT [A..B]  stories against the core of another commit, byte by byte
+seeds FILE             hashes that `rota verify --hashes` printed against the recorded ones
+renew-seeds FILE       records the hashes that it printed
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from tests.oracles import goldens, recorded
+from tests.oracles import goldens, recorded, seeds
 from tests.oracles.against import against
 
 
@@ -21,8 +24,7 @@ def _range(text: str) -> range:
 def main(words: list[str]) -> int:
     match words:
         case ["check", *which]:
-            seeds = _range(which[0]) if which else recorded.SEEDS
-            wrong = recorded.differences(seeds)
+            wrong = recorded.differences(_range(which[0]) if which else recorded.SEEDS)
         case ["renew"]:
             recorded.renew()
             wrong = []
@@ -31,6 +33,11 @@ def main(words: list[str]) -> int:
             wrong = []
         case ["against", commit, *which]:
             wrong = against(commit, _range(which[0]) if which else recorded.SEEDS)
+        case ["seeds", printed]:
+            wrong = seeds.differences(Path(printed))
+        case ["renew-seeds", printed]:
+            seeds.renew(Path(printed))
+            wrong = []
         case _:
             wrong = [__doc__ or ""]
     sys.stdout.write("\n".join(wrong or ["The same."]) + "\n")

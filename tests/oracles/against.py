@@ -41,20 +41,20 @@ def _first_player() -> str:
 
 
 def take_tree(commit: str, into: Path) -> None:
-    """The sources of a commit, and a player that knows their names."""
+    """Extracts the sources of a commit, with a player that knows their names."""
     extract(commit, ["src"], into)
     extract(commit if _has_player(commit) else _first_player(), ["tests/oracles"], into)
 
 
 def start(tree: Path, scripts: Path, out: Path) -> subprocess.Popen[bytes]:
-    """Begins to play scripts in a tree."""
+    """Starts to play scripts in a tree."""
     environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / 'src'}"}
     words = [sys.executable, "-m", "tests.oracles.play", str(scripts), str(out)]
     return subprocess.Popen(words, cwd=tree, env=environment)
 
 
 def against(commit: str, seeds: Iterable[int]) -> list[str]:
-    """What differs between this tree and that commit; nothing if all is the same."""
+    """Compares this tree with a commit; returns the difference, nothing if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder) / "tree"
         there.mkdir()
@@ -70,7 +70,7 @@ def against(commit: str, seeds: Iterable[int]) -> list[str]:
 
 
 def compare(then: dict[int, list[bytes]], now: dict[int, list[bytes]]) -> list[str]:
-    """The first story, turn and value that differ, and how many stories do."""
+    """Returns the first story, turn and value that differ, and the number of such stories."""
     wrong = [seed for seed in then if then[seed] != now[seed]]
     if not wrong:
         return []
@@ -87,7 +87,7 @@ def compare(then: dict[int, list[bytes]], now: dict[int, list[bytes]]) -> list[s
 
 
 def first_difference(then: Any, now: Any, place: str = "$") -> tuple[str, Any, Any]:
-    """Where two plain values first differ, and how."""
+    """Finds where two plain values first differ."""
     if isinstance(then, list) and isinstance(now, list):
         for number, (one, other) in enumerate(zip(then, now, strict=False)):
             if one != other:

@@ -104,7 +104,7 @@ COMMANDS: Mapping[str, type[msgspec.Struct]] = {
     "update_schedule": UpdateSchedule,
     "update_trigger": UpdateTrigger,
 }
-"""By the story's own words."""
+"""Commands by the name that stories use."""
 
 FIELDS: Mapping[str, str] = {
     "band": "group",
@@ -119,11 +119,11 @@ FIELDS: Mapping[str, str] = {
     "stimulus": "trigger_origin",
     "told": "accepted_events",
 }
-"""Fields of commands that are named otherwise now than in the player: the player's name first."""
+"""Fields of commands whose name in the core differs from the player's: the player's first."""
 
 
 def command(name: str, fields: Mapping[str, Any]) -> Any:
-    """A command made of plain data."""
+    """Makes a command of plain data."""
     return msgspec.convert(_renamed(fields), COMMANDS[name])
 
 
@@ -136,7 +136,7 @@ def _renamed(value: Any) -> Any:
 
 
 class Core:
-    """A scheduler and what it is made of, for one story."""
+    """Core for one story: a scheduler with its timing."""
 
     def __init__(self, spill: Mapping[str, int] | None, policy: str, now: int) -> None:
         window = MemoryWindow() if spill is None else MemoryWindow(**_renamed(spill))
@@ -152,16 +152,16 @@ class Core:
         return self._scheduler.turn(commands, now)
 
     def next_due(self) -> int | None:
-        """When a turn is needed next."""
+        """Returns when a turn is needed next."""
         return self._scheduler.next_due()
 
     def restart(self, stored: Mapping[str, Any], now: int) -> None:
-        """Builds the scheduler anew from what was written."""
+        """Builds the scheduler anew from the records."""
         self._new(now)
         self._scheduler.restore(msgspec.convert(_renamed(stored), Stored), now)
 
     def why(self, job: list[Any], now: int) -> list[str]:
-        """Codes of what keeps a job from running."""
+        """Returns the codes of the causes of a job's wait."""
         record = msgspec.convert(job, JobRecord)
         explanation = self._scheduler.why(record.id, now, record)
         return [] if explanation is None else [cause.code for cause in explanation.causes]
@@ -172,5 +172,5 @@ class Core:
 
 
 def refusal_code(reply: object) -> str | None:
-    """The stable code of a refusal; None for every other reply."""
+    """Returns the stable code of a refusal; None for every other reply."""
     return reply.code if isinstance(reply, Refusal) else None

@@ -1,6 +1,6 @@
-"""What users see, as text to compare: the OpenAPI document, the command line, the metrics.
+"""Texts that users see, to compare: the OpenAPI document, the command line, the metrics.
 
-Of the first two the contract is told apart from the wording, which may be improved.
+Of the first two the contract is compared apart from the wording, which may be improved.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PROSE = ("description", "summary", "examples", "example", "title")
 
 
 def openapi() -> str:
-    """The whole document."""
+    """Writes the whole OpenAPI document."""
     return json.dumps(build_document(OPERATIONS, "VERSION"), indent=0) + "\n"
 
 
 def without_prose(node: Any, *, names: bool = False) -> Any:
-    """A document without its descriptions and examples; `names`: its keys are names of fields."""
+    """Drops descriptions and examples of a document; `names`: its keys are names of fields."""
     if isinstance(node, dict):
         kept = {key: value for key, value in node.items() if names or key not in PROSE}
         named = ("properties", "$defs", "schemas")
@@ -40,7 +40,7 @@ def without_prose(node: Any, *, names: bool = False) -> Any:
 
 
 def commands() -> Iterator[tuple[click.Context, click.Command]]:
-    """Every command, with the words before it."""
+    """Yields every command, with its context."""
     settings = tree.context_settings
     yield from _below(click.Context(tree, info_name="rota", terminal_width=WIDTH, **settings), tree)
 
@@ -60,7 +60,7 @@ def _below(
 
 
 def cli_help() -> str:
-    """The help of every command, without the width of its columns, which is click's choice."""
+    """Writes the help of every command, without the widths of columns, which click chooses."""
     texts = (
         f"$ {context.command_path} --help\n{command.get_help(context).rstrip()}\n"
         for context, command in commands()
@@ -69,12 +69,12 @@ def cli_help() -> str:
 
 
 def cli_options() -> str:
-    """Every command's arguments and options, without a word about them."""
-    told = {
+    """Writes every command's arguments and options, without their help."""
+    found = {
         context.command_path: [_option(one) for one in command.params]
         for context, command in commands()
     }
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _option(param: click.Parameter) -> str:
@@ -90,7 +90,7 @@ def _option(param: click.Parameter) -> str:
 
 
 def metrics() -> str:
-    """Names, types, units and labels of all metrics that a server has after a job."""
+    """Writes names, types, units and labels of all metrics that a server has after a job."""
     text = asyncio.run(_scrape())
     lines = []
     for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
@@ -103,13 +103,13 @@ def metrics() -> str:
 
 
 async def _scrape() -> str:
-    async with open_server() as house:
-        await house.finish(await house.start(await house.register()))
-        await house.ask(
+    async with open_server() as server:
+        await server.finish(await server.start(await server.register()))
+        await server.ask(
             "POST", "/jobs", {"name": "waits", "queue": "other", "task": NOOP}, expect=201
         )
         wanted = {"Accept": "application/openmetrics-text; version=1.0.0"}
-        answer = await house.http.get("/metrics", headers=wanted)
+        answer = await server.http.get("/metrics", headers=wanted)
         return answer.text
 
 
@@ -122,12 +122,12 @@ GOLDENS: Mapping[str, Callable[[], str]] = {
 
 
 def recorded_text(name: str) -> str:
-    """What was recorded."""
+    """Reads a recorded text."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def first_lines_that_differ(then: str, now: str) -> str:
-    """To be shown: what a comparison of two long texts would bury."""
+    """Returns lines of one text only; a comparison of two long texts would hide them."""
     before, after = then.splitlines(), now.splitlines()
     then_set, now_set = set(before), set(after)
     gone = [f"- {line}" for line in before if line not in now_set]
@@ -136,6 +136,6 @@ def first_lines_that_differ(then: str, now: str) -> str:
 
 
 def renew(*names: str) -> None:
-    """Records what is so today."""
+    """Records the texts of today."""
     for name in names or tuple(GOLDENS):
         (FOLDER / name).write_text(GOLDENS[name](), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Plays stories against the core of this tree, and writes what came of each turn, as bytes.
+"""Plays stories against the core of this tree, and writes the outcome of each turn as bytes.
 
 Depends on values alone: records are taken by position, as they are stored; other structs are told
 as lists of their fields. A text with a blank in it stands for itself only by being there, so that
@@ -19,13 +19,13 @@ import msgspec
 from tests.oracles import core_under_test as core
 
 RECORDS_BEHIND = 3
-"""How far the tables are behind the journal for a reader who need not wait for them."""
+"""Records by which the tables are behind the journal for a reader that need not wait."""
 TICKS_MAX = 150
 BROKEN = ["an invariant did not hold"]
 JOB_FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 EXECUTION_LIVE = ("claimed", "running")
 # Positions in stored records.
-SPEC_ORDER, SPEC_REVISION, SPEC_BAND = 3, 10, 14
+SPEC_ORDER, SPEC_REVISION, SPEC_GROUP = 3, 10, 14
 TERMS_NEEDS = 4
 SPEC_FINISH_BY, SPEC_KEPT = 13, (11, 12, 14)
 """An update keeps which schedule or trigger a job is of, and its group."""
@@ -34,17 +34,17 @@ EXECUTION_JOB, EXECUTION_WORKER, EXECUTION_FENCE, EXECUTION_STATE = 1, 2, 4, 5
 
 
 def at(record: Sequence[Any], place: int, default: Any = None) -> Any:
-    """A field by its position; those at the end are left out where they have their default."""
+    """Returns a field by its position; defaults at the end are left out in storage."""
     return record[place] if place < len(record) else default
 
 
 def stored(value: Any) -> Any:
-    """A record as it is stored, in plain lists."""
+    """Converts a record to plain lists, as it is stored."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
 
 
 def flat(value: Any) -> Any:
-    """Any outcome in plain lists, without a name of a class or a field."""
+    """Converts an outcome to plain lists, without names of classes and fields."""
     code = core.refusal_code(value)
     if code is not None:
         return ["refused", code]
@@ -64,7 +64,7 @@ def flat(value: Any) -> Any:
 
 
 def masked(value: Any) -> Any:
-    """The same with every text that is made of words replaced."""
+    """Replaces every text that is made of words."""
     if isinstance(value, str) and " " in value:
         return "a text"
     if isinstance(value, bytes) and b" " in value:
@@ -75,7 +75,7 @@ def masked(value: Any) -> Any:
 
 
 class Tables:
-    """All that was written and not dropped, by position."""
+    """Records that were written and not dropped, by position."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, list[Any]] = {}
@@ -89,7 +89,7 @@ class Tables:
         self._spilled: dict[str, list[Any]] = {}
 
     def append(self, writes: Iterable[Any]) -> None:
-        """One record of the journal."""
+        """Applies one record of the journal."""
         plain = [stored(write) for write in writes]
         for tag, *fields in plain:
             self._apply(tag, fields)
@@ -137,27 +137,27 @@ class Tables:
             self.by_name[tag][key] = first
 
     def named(self, tag: str) -> list[Any]:
-        """All records of a kind, in the order they came."""
+        """Returns records of a kind in the order of writing."""
         return list(self.by_name[tag].values())
 
     def live(self, *, ended: bool = False) -> list[list[Any]]:
-        """Jobs that have not ended (or have), in order of arrival."""
+        """Returns jobs that have not ended (or have), in order of arrival."""
         found = [job for job in self.jobs.values() if (job[2][0] in JOB_FINAL) is ended]
         return sorted(found, key=lambda job: int(at(job[1], SPEC_ORDER, 0)))
 
     def running(self) -> list[list[Any]]:
-        """Executions that have not ended."""
+        """Returns executions that have not ended."""
         return [x for x in self.executions.values() if x[EXECUTION_STATE] in EXECUTION_LIVE]
 
     def spilled(self, line: int, after: int, limit: int, *, exact: bool) -> list[list[Any]]:
-        """The next jobs of a spill queue."""
+        """Returns the next jobs of a spill queue."""
         self._catch_up(0 if exact else RECORDS_BEHIND)
         found = [job for job in self._spilled.values() if at(job[2], LIFE_LINE, 0) == line]
         found = [job for job in found if at(job[1], SPEC_ORDER, 0) > after]
         return sorted(found, key=lambda job: int(at(job[1], SPEC_ORDER, 0)))[:limit]
 
     def everything(self, kept: int) -> dict[str, Any]:
-        """What a scheduler is built from, with the first `kept` jobs of each spill queue."""
+        """Returns a scheduler's input, with the first `kept` jobs of each spill queue."""
         lines: dict[int, list[str]] = {}
         for job in self.live():
             if line := at(job[2], LIFE_LINE, 0):
@@ -189,15 +189,15 @@ class Player:
         self.tables = Tables()
         self.polls = 0
         self.open: dict[str, int] = {}
-        self.told: list[bytes] = []
+        self.outcomes: list[bytes] = []
 
     def play(self, script: Mapping[str, Any]) -> list[bytes]:
-        """What came of each of its turns."""
+        """Returns the outcome of each turn."""
         for turn in script["turns"]:
-            told = self._turn(turn)
-            self.told.append(msgspec.msgpack.encode(told))
+            outcome = self._turn(turn)
+            self.outcomes.append(msgspec.msgpack.encode(outcome))
         self.core.check()
-        return self.told
+        return self.outcomes
 
     def _turn(self, turn: Mapping[str, Any]) -> list[Any]:
         self.now += turn["ms"] + turn.get("set_clock", 0)
@@ -206,38 +206,38 @@ class Player:
             return self._step([core.command("tick", {})])
         if "advance" in turn:
             return self._advance(turn["advance"])
-        told = self._step([self._command(one) for one in turn["do"]])
+        outcome = self._step([self._command(one) for one in turn["do"]])
         if self.tables.jobs and "why" in turn:
             job = self._one(self.tables.live() or self.tables.live(ended=True), turn["why"])
-            told.append(self.core.why(job, self.now))
-        return told
+            outcome.append(self.core.why(job, self.now))
+        return outcome
 
     def _advance(self, ms: int) -> list[Any]:
-        end, told = self.now + ms, []
+        end, outcomes = self.now + ms, []
         for _ in range(TICKS_MAX):
             due = self.core.next_due()
             if due is None or due > end:
                 break
             self.now = max(self.now, due)
-            told += self._step([core.command("tick", {})])
+            outcomes += self._step([core.command("tick", {})])
         self.now = max(self.now, end)
-        return told + self._step([core.command("tick", {})])
+        return outcomes + self._step([core.command("tick", {})])
 
     def _step(self, commands: list[Any]) -> list[Any]:
-        """A turn, and those that the answers of the store make."""
-        told: list[Any] = []
+        """Plays a turn, and those that the store's answers cause."""
+        outcomes: list[Any] = []
         while commands:
             try:
                 outcome = self.core.turn(commands, self.now)
             except AssertionError:
                 # As the engine does: memory is dropped and loaded again.
                 self.core.restart(self.tables.everything(self.core.kept), self.now)
-                return [*told, BROKEN]
+                return [*outcomes, BROKEN]
             fields = [getattr(outcome, name) for name in outcome.__struct_fields__]
             self.tables.append(fields[1])
-            told.append(flat(outcome))
+            outcomes.append(flat(outcome))
             commands = [self._refilled(one) for one in fields[6]]
-        return told
+        return outcomes
 
     def _refilled(self, wanted: msgspec.Struct) -> Any:
         fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__}
@@ -250,9 +250,9 @@ class Player:
     def _one(self, among: Sequence[Any], number: int) -> Any:
         return among[number % len(among)]
 
-    def _command(self, told: Mapping[str, Any]) -> Any:
-        fields = {name: value for name, value in told.items() if name != "cmd"}
-        name = told["cmd"]
+    def _command(self, scripted: Mapping[str, Any]) -> Any:
+        fields = {name: value for name, value in scripted.items() if name != "cmd"}
+        name = scripted["cmd"]
         if "job" in fields:
             return self._about_job(name, fields)
         if name in ("poll", "heartbeat", "close_poll"):
@@ -263,8 +263,8 @@ class Player:
             return core.command(name, {**fields, **self._recalled(fields.get("key"))})
         if name == "receive_events":
             known = {(one[1], one[2]): one for one in self.tables.named("v")}
-            told_before = [known[e[0], e[1]] for e in fields["events"] if (e[0], e[1]) in known]
-            return core.command(name, {**fields, "recall": {"at": self.now, "told": told_before}})
+            repeated = [known[e[0], e[1]] for e in fields["events"] if (e[0], e[1]) in known]
+            return core.command(name, {**fields, "recall": {"at": self.now, "told": repeated}})
         return self._about_noun(name, fields)
 
     def _about_noun(self, name: str, fields: dict[str, Any]) -> Any:
@@ -306,12 +306,12 @@ class Player:
             head, finish_by = fields["spec"][:SPEC_REVISION], fields["spec"][SPEC_FINISH_BY]
             head[0] = self._with_copies(head[0], job[1][0])
             fields["spec"] = [*head, revision, *kept[:2], finish_by, kept[2]]
-        if name == "retry" and (at(job[1], SPEC_BAND) or [""])[0] == "a":
+        if name == "retry" and (at(job[1], SPEC_GROUP) or [""])[0] == "a":
             fields["failed"] = self._failed_members(job[0])
         return core.command(name, fields)
 
     def _with_copies(self, terms: list[Any], before: list[Any]) -> list[Any]:
-        """A gang stays as large as it was."""
+        """Keeps a gang's size."""
         needs, copies = terms[TERMS_NEEDS], at(before[TERMS_NEEDS], 3, 1)
         padded = [*needs, *((), None)[len(needs) - 1 :]][:3]
         return [*terms[:TERMS_NEEDS], [*padded, copies], *terms[TERMS_NEEDS + 1 :]]
@@ -319,9 +319,9 @@ class Player:
     def _failed_members(self, parent: str) -> list[int]:
         found = []
         for job in self.tables.jobs.values():
-            band = at(job[1], SPEC_BAND) or [""]
-            if band[0] == "m" and band[1] == parent and job[2][LIFE_STATE] != "succeeded":
-                found.append(band[2])
+            group = at(job[1], SPEC_GROUP) or [""]
+            if group[0] == "m" and group[1] == parent and job[2][LIFE_STATE] != "succeeded":
+                found.append(group[2])
         return sorted(found)
 
     def _about_execution(self, name: str, fields: dict[str, Any]) -> Any:
@@ -362,13 +362,13 @@ class Player:
 
 
 def play(script: Mapping[str, Any]) -> list[bytes]:
-    """What came of each turn of a story."""
+    """Plays a story; returns the outcome of each turn."""
     return Player(script).play(script)
 
 
-def digest(told: Sequence[bytes]) -> str:
-    """The hash of a story's outcomes."""
-    return blake2b(b"".join(told), digest_size=12).hexdigest()
+def digest(outcomes: Sequence[bytes]) -> str:
+    """Hashes a story's outcomes."""
+    return blake2b(b"".join(outcomes), digest_size=12).hexdigest()
 
 
 def main() -> None:

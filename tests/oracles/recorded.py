@@ -1,4 +1,4 @@
-"""The recorded hashes of what came of each story."""
+"""Recorded hashes of the outcomes of stories."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RENEW = (
 
 
 def hash_of(seed: int) -> str:
-    """Plays one story."""
+    """Plays one story and hashes its outcomes."""
     return digest(play(Story(seed).write()))
 
 
 def hashes(seeds: Iterable[int]) -> dict[str, str]:
-    """Plays stories on all cores."""
+    """Plays stories on all cores; returns their hashes."""
     numbers = list(seeds)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         played = pool.map(hash_of, numbers, chunksize=5)
@@ -34,7 +34,7 @@ def hashes(seeds: Iterable[int]) -> dict[str, str]:
 
 
 def differences(seeds: Iterable[int]) -> list[str]:
-    """Stories that come to something else than what is recorded."""
+    """Names stories whose outcomes differ from the recorded ones."""
     known = json.loads(FILE.read_text())
     wrong = [seed for seed, found in hashes(seeds).items() if known.get(seed) != found]
     if not wrong:
@@ -43,5 +43,5 @@ def differences(seeds: Iterable[int]) -> list[str]:
 
 
 def renew() -> None:
-    """Records the hashes of today."""
+    """Records the present hashes."""
     FILE.write_text(json.dumps(hashes(SEEDS), indent=0) + "\n")

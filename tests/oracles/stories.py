@@ -27,7 +27,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/New_York")
 
 
 class Story:
-    """Writes one story. Each kind of command has a method of its own."""
+    """Writes one story; each kind of command has a method of its own."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"story {seed}")
@@ -37,7 +37,7 @@ class Story:
         self.workers = [f"w{number}" for number in range(self.rng.randrange(2, 8))]
 
     def write(self) -> dict[str, Any]:
-        """The whole script."""
+        """Writes the whole script."""
         rng = self.rng
         spill = rng.choice(
             (None, {"jobs": 20, "line": 3, "piece": 4}, {"jobs": 60, "line": 8, "piece": 9})
@@ -47,7 +47,7 @@ class Story:
         return {"policy": rng.choice(POLICIES), "spill": spill, "start": NOON, "turns": turns}
 
     def turn(self) -> Turn:
-        """One turn, or a stretch of time, or a restart."""
+        """Writes one turn, a time without commands, or a restart."""
         rng = self.rng
         ms = rng.choice((0, 1, 50, 900, 4_000))
         self.now += ms
@@ -71,7 +71,7 @@ class Story:
         return {"ms": ms, "do": do, "why": rng.randrange(1_000)}
 
     def command(self) -> Command:
-        """Any command; those of everyday more often."""
+        """Writes any command; common ones more often."""
         everyday = (self.submit, self.submit, self.poll, self.poll, self.poll, self.complete)
         rare = (self.batch, self.array, self.gang, self.repeat, self.reject, self.update)
         acts = (self.cancel, self.retry, self.delete, self.execute, self.heartbeat, self.progress)
@@ -137,14 +137,14 @@ class Story:
         asked = [name, rng.choice(QUEUES), rng.choice(TENANTS), priority, needs, self._retry()]
         return [*asked, semantics, timeout, runs, rng.random() < 0.4]
 
-    def _spec(self, after: list[str] | None = None, band: list[Any] | None = None) -> list[Any]:
-        """Every other job is one of few kinds, so that some are alike."""
+    def _spec(self, after: list[str] | None = None, group: list[Any] | None = None) -> list[Any]:
+        """Writes a spec; every other job has the same terms, so that some are equal."""
         rng = self.rng
-        copies = band[1] if band is not None and band[0] == "g" else 1
-        plain = rng.random() < 0.5 and band is None
+        copies = group[1] if group is not None and group[0] == "g" else 1
+        plain = rng.random() < 0.5 and group is None
         queue = f"q{rng.randrange(2)}"
-        alike = ["alike", queue, "default", 0, [[1000]], [2, "fixed", SECOND, 2.0, SECOND, 0.0]]
-        terms = alike if plain else self._terms(copies)
+        common = ["alike", queue, "default", 0, [[1000]], [2, "fixed", SECOND, 2.0, SECOND, 0.0]]
+        terms = common if plain else self._terms(copies)
         found = [] if after is None else after
         when = ("succeeded", "succeeded", "finished", "failed")
         dependencies = [[one, rng.choice(when)] for one in found]
@@ -157,15 +157,15 @@ class Story:
         labels = [] if plain else [["n", str(self.jobs)]]
         payload = rng.choice((b"", b'{"a":1}'))
         head = [terms, b'{"kind":"noop"}', self.now, 0, payload, dependencies, run_at, expires]
-        return [*head, concurrency, labels, 0, None, None, finish_by, band]
+        return [*head, concurrency, labels, 0, None, None, finish_by, group]
 
     def _known(self, count: int) -> list[str]:
         newest = range(max(1, self.jobs - 20), self.jobs + 1)
         return sorted({f"j{self.rng.choice(newest):05}" for _ in range(count) if self.jobs})
 
-    def _new_job(self, band: list[Any] | None = None) -> dict[str, Any]:
+    def _new_job(self, group: list[Any] | None = None) -> dict[str, Any]:
         after = self._known(self.rng.choice((0, 0, 0, 1, 2)))
-        return {"id": self._job_id(), "spec": self._spec(after, band)}
+        return {"id": self._job_id(), "spec": self._spec(after, group)}
 
     def _submitted(self, jobs: list[dict[str, Any]]) -> Command:
         made = self._cmd("submit", jobs=jobs, promised=self.rng.random() < 0.05)
@@ -178,7 +178,7 @@ class Story:
         return self._submitted([self._new_job()])
 
     def batch(self) -> Command:
-        """Jobs that depend on one another."""
+        """Writes jobs that depend on each other."""
         jobs: list[dict[str, Any]] = []
         for _ in range(self.rng.randrange(2, 12)):
             count = self.rng.choice((0, 1, 2))
@@ -195,7 +195,7 @@ class Story:
         return self._submitted([self._new_job(["g", self.rng.randrange(2, 5)])])
 
     def repeat(self) -> Command:
-        """A request that was sent before, perhaps with other contents."""
+        """Repeats a request, perhaps with other contents."""
         if not self.keyed:
             return self.submit()
         again = dict(self.rng.choice(self.keyed))
@@ -275,17 +275,17 @@ class Story:
         rng = self.rng
         if state is None:
             return None
-        said: dict[str, Any] = {"state": state}
+        report: dict[str, Any] = {"state": state}
         if state == "succeeded":
-            said["result"] = rng.choice((None, b"1"))
+            report["result"] = rng.choice((None, b"1"))
         else:
-            said |= {"error": b'{"type":"E"}', "exit_code": 1, "retryable": rng.random() < 0.8}
-            said["delay_ms"] = rng.choice((None, None, 700))
+            report |= {"error": b'{"type":"E"}', "exit_code": 1, "retryable": rng.random() < 0.8}
+            report["delay_ms"] = rng.choice((None, None, 700))
         if rng.random() < 0.5:
             out = state == "failed" and rng.random() < 0.3
             cpu, peak = rng.randrange(5_000), rng.randrange(GIB)
-            said["used"] = {"cpu_ms": cpu, "memory_peak": peak, "out_of_memory": out}
-        return said
+            report["used"] = {"cpu_ms": cpu, "memory_peak": peak, "out_of_memory": out}
+        return report
 
     def poll(self) -> Command:
         """Reports of what the worker runs as `ends` says, by number; names the rest or nothing."""
@@ -439,7 +439,7 @@ class Story:
         return self._cmd("set_calendar", calendar=["holidays", days])
 
     def backfill(self) -> Command:
-        """Instants of the past, as a person's request would have them."""
+        """Writes instants of the past, as a user's request has them."""
         rng = self.rng
         if rng.random() < 0.2:
             return self._cmd(

@@ -23,8 +23,8 @@ def test_all_recorded_stories_come_to_what_is_recorded() -> None:
 def test_a_difference_is_named_by_story_turn_and_place() -> None:
     then = {7: [msgspec.msgpack.encode([1]), msgspec.msgpack.encode([1, ["a", "b"]])]}
     now = {7: [msgspec.msgpack.encode([1]), msgspec.msgpack.encode([1, ["a", "c"]])]}
-    said = compare(then, now)
-    assert said[1:] == ["First in story 7, turn 1, at $[1][1]:", "  then 'b'", "  now  'c'"]
+    difference = compare(then, now)
+    assert difference[1:] == ["First in story 7, turn 1, at $[1][1]:", "  then 'b'", "  now  'c'"]
 
 
 def test_the_wording_of_a_message_is_no_outcome() -> None:

@@ -1,8 +1,8 @@
-"""Virtual time: an event loop that jumps instead of waiting, and the machines with their clocks.
+"""Virtual time: an event loop that jumps instead of waiting, and machines with their clocks.
 
-Every callback belongs to a machine, by its context. A machine's clock runs at a rate of its own, so
-its ten seconds are a little more or less in truth; a machine that is frozen runs nothing until it
-thaws. There are no threads: a call that asks for one runs in the loop.
+Every callback belongs to a machine, by its context. A machine's clock has its own rate, so its ten
+seconds are a little more or less of true time; a frozen machine runs nothing until it thaws. There
+are no threads: a call for one runs in the loop.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 EPOCH_MS = 1_800_000_000_000
-"""Wall time at the beginning of a run: some day in 2027."""
+"""Wall time at the beginning of a run, in the year 2027."""
 _MIX = 0x9E3779B97F4A7C15
-"""Odd: multiplied by it, numbers in order come out of order."""
+"""Odd multiplier that mixes consecutive numbers."""
 _MASK = (1 << 64) - 1
 _EPSILON_S = 1e-9
 _SPINS_MAX = 200_000
-"""Rounds without any time passing that only a busy loop can make."""
+"""Rounds without time passing that only a busy loop makes."""
 _PRUNE = 512
 """Tasks of a machine after which finished ones are forgotten."""
 
 
 class StalledError(Exception):
-    """Time no longer passes: all tasks wait for each other, or one is a busy loop."""
+    """Time does not pass any more: all tasks wait for each other, or one is a busy loop."""
 
 
 class Machine:
-    """A simulated machine: keeps its own time, can freeze, and can die."""
+    """Simulated machine: has its own clock, can freeze, and can die."""
 
     def __init__(self, name: str, rate: float = 1.0) -> None:
         self.name = name
         self.rate = rate
         self.set_by_ms = 0
-        """How far its wall clock has been set."""
+        """By how much its wall clock has been set."""
         self.frozen = False
         self.alive = True
         self.boots = 0
         self.steps = 0
-        """Times that it interacted with the outside."""
+        """Number of its interactions with the outside."""
         self.crash_at: tuple[int, Callable[[], None]] | None = None
-        """The step at which it dies, and how."""
+        """Step at which it dies, and the function that kills it."""
         self.backlog: list[asyncio.Handle] = []
         self.context = copy_context()
         self.context.run(MACHINE.set, self)
@@ -57,11 +57,11 @@ class Machine:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs it on this machine."""
+        """Runs a coroutine on this machine."""
         return asyncio.get_running_loop().create_task(work, context=self.context.copy())
 
     def boot(self) -> None:
-        """Switches it on once more; tasks of earlier boots are dead."""
+        """Starts it once more; tasks of earlier boots are dead."""
         self.alive = True
         self.boots += 1
         self.context.run(BOOT.set, self.boots)
@@ -73,18 +73,18 @@ class Machine:
         self._tasks[task] = None
 
     def broken(self) -> Iterator[Exception]:
-        """Errors that ended its tasks and that nobody has asked for.
+        """Yields errors of its tasks that were never retrieved.
 
-        asyncio reports those only when the task is collected, and here tasks are held.
+        asyncio reports those only when the task is collected, and here tasks are kept.
         """
         for task in self._tasks:
-            unasked = task.done() and task._log_traceback
-            error = task.exception() if unasked else None
+            never_retrieved = task.done() and task._log_traceback
+            error = task.exception() if never_retrieved else None
             if isinstance(error, Exception):
                 yield error
 
     def step(self) -> None:
-        """Interacts with the outside: a moment at which it can die halfway."""
+        """Counts an interaction with the outside, at which it can die."""
         self.steps += 1
         if self.crash_at is not None and self.steps >= self.crash_at[0]:
             _, die = self.crash_at
@@ -94,20 +94,20 @@ class Machine:
             raise asyncio.CancelledError(f"{self.name} is dead")
 
     def end_tasks(self) -> None:
-        """Cancels its tasks; nothing outside may hear them while they unwind."""
+        """Cancels its tasks; they must not interact with the outside while they unwind."""
         for task in list(self._tasks):
             task.cancel()
 
 
 MACHINE: ContextVar[Machine] = ContextVar("machine")
 BOOT: ContextVar[int] = ContextVar("boot")
-"""The boot of its machine that a task belongs to."""
+"""The boot of the machine to which a task belongs."""
 SIMULATION = Machine("nowhere")
-"""The machine of the simulation itself: it never freezes, and its clock is the true one."""
+"""Machine of the simulation itself: it never freezes, and its clock shows true time."""
 
 
 class MachineClock:
-    """A machine's clocks, with the methods of the clocks of engine, worker and SDK."""
+    """Clocks of a machine, with the methods that engine, worker and SDK expect."""
 
     def __init__(self, machine: Machine, loop: VirtualLoop) -> None:
         self._machine = machine
@@ -125,7 +125,7 @@ class MachineClock:
         return int(self.fine_s() * 1000)
 
     def fine_s(self) -> float:
-        """Seconds of the same clock, for measuring short times."""
+        """Seconds of a monotonic clock, for measuring short times."""
         return self._loop.true_s * self._machine.rate
 
     def elapsed_s(self) -> float:
@@ -137,7 +137,7 @@ class MachineClock:
 
 
 class SecondsClock:
-    """The same in seconds: the worker's clock."""
+    """Worker's clock of a machine, in seconds."""
 
     def __init__(self, clock: MachineClock) -> None:
         self._clock = clock
@@ -147,7 +147,7 @@ class SecondsClock:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop in which time passes only when nothing is left to do, and then at once."""
+    """Event loop in which time passes only when no task can run, and then at once."""
 
     def __init__(self, salt: int = 0) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Queues a callback behind those that wait."""
+        """Queues a callback."""
         handle = asyncio.Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
@@ -184,9 +184,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedules a callback by the clock of the machine whose context it has."""
+        """Schedules a callback by the clock of the machine in its context."""
         machine = MACHINE.get(SIMULATION) if context is None else context.get(MACHINE, SIMULATION)
-        # A nanosecond later, so that by the machine's own clock the time has come.
+        # A nanosecond later, so that the machine's own clock has reached the time.
         return self.call_true(when / machine.rate + _EPSILON_S, callback, *args, context=context)
 
     def call_later(
@@ -196,7 +196,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedules a callback after a delay by the same clock."""
+        """Schedules a callback after a delay, by that clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_true(
@@ -220,13 +220,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Freezing
 
     def freeze(self, machine: Machine) -> None:
-        """Stops running anything there."""
+        """Freezes a machine: its callbacks wait."""
         if not machine.frozen:
             machine.frozen = True
             self._frozen += 1
 
     def thaw(self, machine: Machine) -> None:
-        """Goes on, with all that has queued up meanwhile."""
+        """Thaws a machine: its waiting callbacks run."""
         if machine.frozen:
             machine.frozen = False
             self._frozen -= 1
@@ -240,7 +240,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._jump()
         elif self._spins > _SPINS_MAX:
             self._spins = 0
-            raise StalledError(f"without end at {self.true_s:.3f} s: {self._queue[0]!r}"[:500])
+            raise StalledError(f"busy at {self.true_s:.3f} s: {self._queue[0]!r}"[:500])
         self._spins += 1
         queue, self._queue = self._queue, []
         for handle in queue:
@@ -262,18 +262,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self.true_s, self._spins = when, 0
                 self._queue.append(timer)
                 return
-        raise StalledError("nothing is left that could ever happen")
+        raise StalledError("no timer is left, and all tasks wait")
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Runs it here and now: a thread would bring another order each time."""
+        """Runs the function at once: threads would make the order differ each time."""
         future: asyncio.Future[T] = self.create_future()
         future.set_result(func(*args))
         return future
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leaves it in the heap until its time comes."""
+        """Leaves the timer in the heap until its time."""
 
     def _process_events(self, event_list: object) -> None:
         """Does nothing: there are no sockets."""

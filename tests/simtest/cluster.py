@@ -1,4 +1,4 @@
-"""Wires servers, workers, users and a database together for one run."""
+"""Cluster of one run: servers, workers, users and a database."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.simtest.workload import NOOP, SimulatedUser
 EVERYTHING = 10**9
 FAST, SLOW = 1.01, 0.99
 SKEW_MS = 300
-"""How far the wall clocks of two servers are apart at most to begin with."""
+"""Largest difference of the servers' wall clocks from true time at the beginning."""
 
 
 class Cluster:
-    """Everything in one run."""
+    """Cluster with its network, database, users and faults."""
 
     def __init__(self, plan: SimulationPlan, loop: VirtualLoop) -> None:
         self.plan = plan
@@ -36,14 +36,14 @@ class Cluster:
         self.trace = Trace()
         self.history = History()
         self.bugs: dict[str, None] = {}
-        """Events that must never happen, and did."""
+        """Events that must never happen and have happened."""
         options, seed = plan.options, plan.seed
         self.conditions = NetworkConditions(options.delay_s, options.loss)
         self.network = Network(loop, rng_for(seed, "network"), self.trace, self.report_bug)
         self.network.conditions = self.conditions
         self.database = Database(loop, rng_for(seed, "database"), self.trace)
         self.servers = [self._server(number) for number in range(options.servers)]
-        addresses = [worker.address for worker in self.servers]
+        addresses = [server.address for server in self.servers]
         self.workers = [
             SimulatedWorker(
                 number, self.network, self.history, addresses, rng_for(seed, "worker", number)
@@ -81,7 +81,7 @@ class Cluster:
         self.bugs.setdefault(what)
 
     def machines(self) -> Iterator[Machine]:
-        """All machines that send messages."""
+        """Yields all machines that send messages."""
         for server in self.servers:
             yield server.machine
         for worker in self.workers:
@@ -91,7 +91,7 @@ class Cluster:
     # The run
 
     def begin(self) -> None:
-        """Switches everything on, and schedules everything planned."""
+        """Starts all machines, and schedules all that is planned."""
         for server in self.servers:
             server.start()
         for worker in self.workers:
@@ -111,24 +111,24 @@ class Cluster:
             self.revive_worker(worker)
 
     def revive_server(self, server: SimulatedServer) -> None:
-        """Starts it if it is down."""
+        """Starts a server that is down."""
         server.machine.crash_at = None
         if not server.machine.alive:
             server.start()
 
     def revive_worker(self, worker: SimulatedWorker) -> None:
-        """Starts it if it is down."""
+        """Starts a worker that is down."""
         worker.machine.crash_at = worker.supervisor.crash_at = None
         if worker.session is None or not worker.machine.alive:
             worker.die()
             worker.start()
 
     def restart_server(self, server: SimulatedServer, off_s: float) -> None:
-        """Stops it gracefully, and starts it again after a while."""
+        """Stops a server gracefully, and starts it again after a while."""
 
         async def restart() -> None:
             await server.stop()
-            # Its own tasks end with it, this one too.
+            # `die` also ends this task.
             self.loop.after(off_s, self.simulation, lambda: self.revive_server(server))
             server.die()
 
@@ -136,7 +136,7 @@ class Cluster:
             server.machine.spawn(restart())
 
     def switch_off(self) -> None:
-        """Ends the run."""
+        """Ends all machines."""
         for server in self.servers:
             server.die()
         for worker in self.workers:
@@ -146,21 +146,21 @@ class Cluster:
     # The end
 
     async def unfinished(self) -> list[str]:
-        """Jobs that have not ended, by the database."""
+        """Returns jobs that have not ended, by the database."""
         store = self.database.store
         live = tuple(state for state in JobState if state not in FINAL)
         waiting = await store.catalog.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
         return [*map(str, waiting)] + ["in the inbox"] * store.ledger.inbox_size
 
     async def gather(self) -> History:
-        """Collects the records at the end."""
+        """Collects the history of the run."""
         catalog = self.database.store.catalog
         jobs = await catalog.find_jobs(JobQuery(limit=EVERYTHING))
-        runs: dict[str, list[ObservedExecution]] = {}
+        executions: dict[str, list[ObservedExecution]] = {}
         for one in reversed(await catalog.find_executions(ExecutionQuery(limit=EVERYTHING))):
-            runs.setdefault(one.job_id, []).append(ObservedExecution(one.fence, one.state))
-        for found in runs.values():
-            found.sort(key=lambda run: run.fence)
+            executions.setdefault(one.job_id, []).append(ObservedExecution(one.fence, one.state))
+        for found in executions.values():
+            found.sort(key=lambda execution: execution.fence)
         keys = {job.id: _key(job) for job in jobs}
         self.history.jobs = [
             ObservedJob(
@@ -170,7 +170,7 @@ class Cluster:
                 job.life.fence,
                 at_most_once=job.spec.terms.semantics == "at_most_once",
                 after=[keys[one.job_id] for one in job.spec.dependencies],
-                executions=runs.get(job.id, ()),
+                executions=executions.get(job.id, ()),
                 has_witness=job.spec.terms.name != NOOP,
                 duplicate=job.life.reason == "duplicate",
                 created_by=job.spec.origin.schedule_id if job.spec.origin else "",

@@ -1,6 +1,6 @@
-"""The seeded half of `rota verify`, which loads this module where the repository is there.
+"""Seeds of `rota verify`: runs one and explains it, or many and adds them up.
 
-Runs one seed and explains it, or many and adds them up.
+`rota verify` loads this module where the repository is present.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STORY_LINES = 40
 
 
 def verify_seeds(given: dict[str, Any]) -> bool:
-    """Runs what the options of `rota verify` ask for; whether every promise was kept."""
+    """Runs the seeds that the options of `rota verify` name; whether every promise was kept."""
     profile = given["profile"]
     if profile not in PROFILES:
         known = ", ".join(PROFILES)
@@ -57,7 +57,7 @@ def _run_one(given: dict[str, Any]) -> bool:
 
 @contextmanager
 def _fixed_time_zone() -> Iterator[None]:
-    """Keeps this machine's time zone out of a run: only the seed may decide."""
+    """Sets the time zone to UTC: a run must depend on nothing but its seed."""
     zone = os.environ.get("TZ")
     os.environ["TZ"] = "UTC"
     try:
@@ -103,7 +103,7 @@ def _print_result(result: SimulationResult, profile: str) -> None:
 
 
 class _Totals:
-    """What many runs add up to."""
+    """Totals of many runs."""
 
     def __init__(self, profile: str, *, hashes: bool) -> None:
         self._profile = profile
@@ -170,7 +170,7 @@ def _seeds(text: str | None, *, endless: bool) -> Iterator[int]:
 
 
 def _seeds_from(seed: int) -> Iterator[int]:
-    """Seeds without an end; they begin somewhere new each time, so that nights add up."""
+    """Yields seeds without an end; each soak begins at another one, so that they add up."""
     while True:
         yield seed
         seed += 1
@@ -178,7 +178,7 @@ def _seeds_from(seed: int) -> Iterator[int]:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[Any]:
-    """Submits runs to processes of their own, or, with one, runs them here."""
+    """Runs seeds in so many processes; with one, in this process."""
     if processes == 1:
         yield _submit_here
         return

@@ -1,8 +1,8 @@
-"""The database, as each server reaches it: slow, away, full, or silent about what it has done.
+"""Simulated database, as each server reaches it: slow, away, full, or losing its answers.
 
-Behind it is the in-memory store, which passes the same conformance tests as the others. A call
-travels there, is carried out, and its answer travels back; each way can fail. A call that was sent
-is carried out though its sender may be dead by then.
+Behind it is the in-memory store, which passes the same conformance tests as the others. A call goes
+there, is carried out, and its answer comes back; each way can fail. A call that was sent is carried
+out even if its sender is dead by then.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ GROWS = ("append", "put_inbox")
 """Calls that a full disk refuses."""
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0
-"""Of all other calls."""
+"""Deadline of all other calls."""
 UNPROJECTED_S = 2.0
-"""So long an older program cannot read past a newer one's record: then it is in the tables."""
+"""For so long an older program cannot read past a newer one's record; then it is in the tables."""
 
 
 @dataclass(slots=True)
 class FaultMode:
-    """How the database misbehaves just now."""
+    """Faults of the database at present."""
 
     delay_s: float = 0.001
     failing: float = 0.0
-    """Share of calls that fail with nothing done."""
-    forgetting: float = 0.0
+    """Share of calls that fail without an effect."""
+    losing_answers: float = 0.0
     """Share of calls that are carried out and whose answer is lost."""
     late: float = 0.0
     """Share of calls that are carried out long after the caller gave up."""
@@ -55,7 +55,7 @@ class FaultMode:
 
 @dataclass(slots=True)
 class Database:
-    """The database that all servers share."""
+    """Database that all servers share."""
 
     loop: VirtualLoop
     rng: Rng
@@ -64,14 +64,14 @@ class Database:
     machine: Machine = field(default_factory=lambda: Machine("database"))
     fault_mode: FaultMode = field(default_factory=FaultMode)
     unreachable_from: dict[str, int] = field(default_factory=dict)
-    """Machines that cannot reach it -> by how many faults."""
+    """Machines that cannot reach it, with the number of faults that cause it."""
     holder: tuple[Machine, int] | None = None
-    """Whose connection claimed last, and in which boot; None: an older server's, which hides it."""
+    """Machine and boot of the last claim; None: an older server's, whose connection is hidden."""
     newer: dict[int, float] = field(default_factory=dict)
-    """Journal records that only newer programs understand -> when they were written."""
+    """Journal records that only newer programs can read, with the time of writing."""
 
     def cut(self, machine: str) -> None:
-        """Makes it unreachable from a machine."""
+        """Makes the database unreachable from a machine."""
         self.unreachable_from[machine] = self.unreachable_from.get(machine, 0) + 1
 
     def heal(self, machine: str) -> None:
@@ -81,14 +81,14 @@ class Database:
             del self.unreachable_from[machine]
 
     def as_seen_by(self, machine: Machine, *, newer: bool = False, older: bool = False) -> Store:
-        """The store as one server sees it."""
+        """Returns the store as one server sees it."""
         return cast(Store, _RemoteStore(self, machine, _Version(newer, older)))
 
     def is_present(self) -> bool:
-        """Whether the leader's connection is there, as the database sees it.
+        """Whether the database sees a connection of the leader.
 
-        The connection of a process that has ended is gone. That of a live one may be gone, too: cut
-        off, or just broken.
+        That of a process that has ended is closed. That of a live one may be closed, too: cut off,
+        or broken.
         """
         if self.holder is None:
             return False
@@ -99,20 +99,20 @@ class Database:
         return not self.rng.chance(broken)
 
     def unreadable_after(self, seq: int) -> bool:
-        """Whether an older program that has read up to there cannot go on."""
+        """Whether an older program that has read up to `seq` cannot read on."""
         fresh = self.loop.true_s - UNPROJECTED_S
         return any(place > seq and at > fresh for place, at in self.newer.items())
 
 
 class _Version(NamedTuple):
-    """The version of a server, if it is not the present one."""
+    """Version of a server, if it is not the present one."""
 
     newer: bool
     older: bool
 
 
 class _RemoteStore:
-    """The store as a server sees it: each part behind a network."""
+    """Store as a server sees it: each part behind a network."""
 
     def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
@@ -128,7 +128,7 @@ class _RemoteStore:
 
 
 class _RemotePart:
-    """One part of the store: each call on it travels to the database and back."""
+    """Part of the store: each call on it goes to the database and back."""
 
     def __init__(self, database: Database, machine: Machine, real: Any, version: _Version) -> None:
         self._database = database
@@ -138,16 +138,16 @@ class _RemotePart:
 
     @property
     def projected(self) -> Seq:
-        """Read without a call: every server keeps this number for itself."""
+        # Read without a call: every server keeps this number for itself.
         return cast(Seq, self._real.projected)
 
     def deciding(self) -> None:
-        """Does nothing: it would send nothing to the database."""
+        """Does nothing: the call does not reach the database."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._real, name)
 
-        async def trip(*args: Any, **named: Any) -> Any:
+        async def call(*args: Any, **named: Any) -> Any:
             def work() -> Any:
                 if not self._newer:
                     self._refuse_newer(name, args)
@@ -157,20 +157,20 @@ class _RemotePart:
                 self._noting(name, work)
             )
 
-        setattr(self, name, trip)
-        return trip
+        setattr(self, name, call)
+        return call
 
     def _seen(self, name: str, answer: Any) -> Any:
-        """Adds to the leader's row whether the database sees the leader's connection."""
+        """Adds to the leader's row whether the database sees its connection."""
         if name == "claim":
-            shown = (self._machine, self._machine.boots)
-            self._database.holder = None if self._older else shown
+            holder = (self._machine, self._machine.boots)
+            self._database.holder = None if self._older else holder
         if name == "observe" and answer is not None and not self._older:
             return msgspec.structs.replace(answer, present=self._database.is_present())
         return answer
 
     def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
-        """Remembers which records only newer programs understand."""
+        """Remembers which records only newer programs can read."""
         if name != "append" or not self._newer:
             return work
 
@@ -188,7 +188,7 @@ class _RemotePart:
 
 
 class _RemoteCall:
-    """One call to the database and back."""
+    """Call to the database and back."""
 
     def __init__(self, database: Database, machine: Machine, name: str) -> None:
         self._database = database
@@ -197,7 +197,7 @@ class _RemoteCall:
         self._answer: asyncio.Future[Any] = database.loop.create_future()
 
     async def go(self, work: Callable[[], Any]) -> Any:
-        """Returns or raises what the caller gets to know."""
+        """Returns or raises what the caller gets."""
         self._machine.step()
         self._send(work)
         deadline_s = DEADLINES_S.get(self._name, DEADLINE_S)
@@ -218,7 +218,7 @@ class _RemoteCall:
         fault_mode = database.fault_mode
         if self._machine.name in database.unreachable_from:
             if rng.chance(0.5):
-                self._come_back(None, self._unknown_fate("the connection is gone"))
+                self._come_back(None, self._unknown_fate("the connection is cut"))
             return
         if rng.chance(fault_mode.failing):
             self._come_back(None, self._unknown_fate("the connection broke on the way there"))
@@ -239,12 +239,14 @@ class _RemoteCall:
             result = work()
         except StoreError as refusal:
             error = refusal
-        said = "done" if error is None else type(error).__name__
         if self._name in WRITES:
-            database.trace.note(database.loop.true_s, "store", self._machine.name, self._name, said)
+            answer = "done" if error is None else "refused"
+            called = self._name if error is None else f"{self._name} {type(error).__name__}"
+            at = database.loop.true_s
+            database.trace.note(at, "store", self._machine.name, answer, unhashed=called)
         if self._machine.name in database.unreachable_from:
             return
-        if database.rng.chance(database.fault_mode.forgetting):
+        if database.rng.chance(database.fault_mode.losing_answers):
             result, error = None, self._unknown_fate("the connection broke on the way back")
         self._come_back(result, error)
 
@@ -261,13 +263,13 @@ class _RemoteCall:
         database.loop.after(database.rng.about(database.fault_mode.delay_s), self._machine, arrive)
 
     def _unknown_fate(self, why: str) -> StoreError:
-        """The error for a lost call: an append may be done, any other call can be repeated."""
+        """Makes the error for a lost call: an append may be done, any other can be repeated."""
         kind = UnknownFateError if self._name == "append" else StoreError
         return kind(f"{self._name}: {why}")
 
 
 def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that never waits: a call of the in-memory store."""
+    """Runs a coroutine that never waits: a call of the in-memory store."""
     try:
         work.send(None)
     except StopIteration as stop:

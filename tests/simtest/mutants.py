@@ -1,6 +1,7 @@
-"""Planted bugs: each switches off one rule that a promise rests on. The simulator must find it.
+"""Planted bugs (mutants): each switches off one rule that a promise needs; the simulator must find
+it.
 
-They are patches made from outside, for the length of a run; the product has no switch for them.
+They are patches from outside, for the length of a run; the product has no switch for them.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ Patch = tuple[object, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One planted bug."""
+    """Planted bug."""
 
     rule: str
     """The rule that it switches off, for the table."""
     patches: Callable[[], list[Patch]]
     within: int
-    """Seeds, from 1 on, within which it must be caught."""
+    """Number of seeds, from 1 on, within which it must be found."""
     profile: str = "all"
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """For as long as this lasts the product has the bug."""
+        """Puts the bug into the product until the block ends."""
         with ExitStack() as stack:
             for owner, name, changed in self.patches():
                 stack.callback(setattr, owner, name, owner.__dict__[name])
@@ -195,11 +196,11 @@ def _watermark_unwritten() -> list[Patch]:
 
 
 def _memory_kept() -> list[Patch]:
-    stumble = Engine._reset
+    reset = Engine._reset
 
     async def stubbornly(self: Engine, error: Exception) -> None:
         kept = self._scheduler
-        await stumble(self, error)
+        await reset(self, error)
         if isinstance(error, UnknownFateError) and kept is not None:
             self._scheduler = kept
             self._renewal.start()
@@ -222,10 +223,10 @@ def _inbox_emptied_early() -> list[Patch]:
 def _cancel_presumed() -> list[Patch]:
     ask = finish.request_stop
 
-    def presume(t: Any, cell: Any, kind: Any, now: Any) -> None:
-        ask(t, cell, kind, now)
+    def presume(t: Any, entry: Any, kind: Any, now: Any) -> None:
+        ask(t, entry, kind, now)
         if kind == "cancel":
-            finish.lose_execution(t, cell, now, "presumed to have stopped")
+            finish.lose_execution(t, entry, now, "presumed to have stopped")
 
     return [(finish, "request_stop", presume)]
 

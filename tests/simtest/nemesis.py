@@ -1,4 +1,4 @@
-"""Fault injection: does to a cluster what the plan says goes wrong, and heals it again."""
+"""Fault injection: injects the planned faults into a cluster, and heals them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ class Nemesis:
             "server stopped in order": self._stop_server,
             "server's clock set": self._set_clock,
             "server upgraded": self._upgrade,
-            "worker loses power": lambda d, s: self._down(self._worker(d), SimulatedWorker.die),
+            "worker loses power": lambda rng, _: self._down(self._worker(rng), SimulatedWorker.die),
             "worker dies at its next step": self._crash_worker_at_step,
             "job's machine dies at its next word": self._crash_supervisor_at_step,
-            "agent killed": lambda d, s: self._down(self._worker(d), SimulatedWorker.lose_agent),
-            "agent frozen": lambda d, s: self._freeze(self._worker(d).machine),
-            "guard frozen": lambda d, s: self._freeze_worker(self._worker(d), whole=False),
-            "worker frozen": lambda d, s: self._freeze_worker(self._worker(d), whole=True),
+            "agent killed": lambda rng, _: self._down(
+                self._worker(rng), SimulatedWorker.lose_agent
+            ),
+            "agent frozen": lambda rng, _: self._freeze(self._worker(rng).machine),
+            "supervisor frozen": lambda rng, _: self._freeze_worker(self._worker(rng), whole=False),
+            "worker frozen": lambda rng, _: self._freeze_worker(self._worker(rng), whole=True),
             "worker drained": self._drain,
             "cut between server and worker": self._cut_worker,
             "worker not heard": self._not_heard,
@@ -64,7 +66,7 @@ class Nemesis:
 
     def _inject(self, fault: Fault) -> None:
         rng = rng_for(self._cluster.plan.seed, "strike", fault.number)
-        self._cluster.trace.note(self._loop.true_s, "fault", fault.kind)
+        self._cluster.trace.note(self._loop.true_s, "fault", fault.number, unhashed=fault.kind)
         heal = self._injections[fault.kind](rng, fault.for_s)
         self._loop.after(fault.for_s, self._cluster.simulation, heal)
 
@@ -138,7 +140,7 @@ class Nemesis:
         return lambda: self._loop.thaw(machine)
 
     def _freeze_worker(self, worker: SimulatedWorker, *, whole: bool) -> Heal:
-        """Freezes the supervisor with its jobs, and with `whole` the agent too."""
+        """Freezes the supervisor with its jobs; with `whole` the agent, too."""
         began = self._loop.true_s
         self._loop.freeze(worker.supervisor)
         if whole:
@@ -179,7 +181,7 @@ class Nemesis:
         return self._cut(*((server.machine.name, worker) for server in self._cluster.servers))
 
     def _late_then_nothing(self, rng: Rng, for_s: float) -> Heal:
-        """Delays answers to one worker ever longer, then cuts them: the worst for a lease."""
+        """Delays answers to one worker, then cuts them: the worst case for a lease."""
         worker = self._worker(rng).machine.name
         network, late_s = self._cluster.network, rng.uniform(0.5, 3.0)
         network.late_to[worker] = late_s
@@ -238,7 +240,10 @@ class Nemesis:
 
     def _lose_answers(self, rng: Rng, for_s: float) -> Heal:
         fault_mode = self._cluster.database.fault_mode
-        fault_mode.failing, fault_mode.forgetting = rng.uniform(0.0, 0.2), rng.uniform(0.05, 0.3)
+        fault_mode.failing, fault_mode.losing_answers = (
+            rng.uniform(0.0, 0.2),
+            rng.uniform(0.05, 0.3),
+        )
         return self._heal_store
 
     def _store_late(self, rng: Rng, for_s: float) -> Heal:

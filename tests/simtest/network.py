@@ -1,8 +1,8 @@
-"""The network between machines: slow, lossy, doubling, cut one way or both, as the seed says.
+"""Simulated network between machines: slow, lossy, doubling, cut one way or both, as the seed says.
 
-It carries HTTP requests, handed to the real application of a server. A request that nobody waits
-for any more may still arrive: it was in some buffer. Servers, workers and the SDK use it through
-what they take for their HTTP client.
+It carries HTTP requests to the real application of a server. A request whose sender waits no more
+may still arrive: it was in some buffer. Servers, workers and the SDK use it through stand-ins for
+their HTTP clients.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
 REQUESTS_PER_S_MAX = 250
-"""More than any machine of these small clusters has to ask."""
+"""More requests than any machine of these small clusters needs."""
 CONNECT_S = 3.0
-"""After so long a connection that nobody accepts is given up."""
+"""Time after which an attempt to connect fails."""
 NEWER = b'{"of_a_newer_version":{"all":["this"]},'
-"""What a newer server might add to its answers: older programs must ignore it."""
+"""Field that a newer server might add to its answers: older programs must ignore it."""
 NEWER_HEADER = ("rota-of-a-newer-version", "all of this")
-"""What a newer server might add to a request that it forwards."""
+"""Header that a newer server might add to a request that it forwards."""
 SINCE_LAST = ("rota-minted",)
 """Headers that servers of the last version neither send nor read."""
 
 
 class UnsentError(Exception):
-    """No connection: the server has heard nothing."""
+    """There was no connection: the server got nothing."""
 
 
 class BrokenError(Exception):
-    """The connection broke: whether the server has heard the request is unknown."""
+    """The connection broke: whether the server got the request is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
     path: str
-    """With its query."""
+    """Path with the query."""
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
@@ -63,7 +63,7 @@ class Response:
 
 @dataclass(slots=True)
 class NetworkConditions:
-    """How bad the network is just now."""
+    """Conditions of the network at present."""
 
     delay_s: float = 0.002
     loss: float = 0.0
@@ -75,37 +75,37 @@ class NetworkConditions:
 
 @dataclass(slots=True)
 class Listener:
-    """A server that listens at an address."""
+    """Server that listens at an address."""
 
     machine: Machine
     app: ASGIApp | None
-    """None: nobody listens just now."""
+    """None: no server listens now."""
     newer: bool = False
     older: bool = False
 
 
 @dataclass(slots=True)
 class Network:
-    """Carries requests between machines, as its conditions say."""
+    """Network: carries requests between machines, as its conditions say."""
 
     loop: VirtualLoop
     rng: Rng
     trace: Trace
     report_bug: Callable[[str], None]
-    """Is told of events that must never happen."""
+    """Called with events that must never happen."""
     conditions: NetworkConditions = field(default_factory=NetworkConditions)
     listeners: dict[str, Listener] = field(default_factory=dict)
     cuts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(from, to) -> by how many faults."""
+    """By (from, to), the number of faults that cut the way."""
     asked: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(machine, second) -> how many of its requests arrived then."""
+    """By (machine, second), how many of its requests arrived then."""
     late_to: dict[str, float] = field(default_factory=dict)
-    """Machines that answers reach later, by so many seconds."""
+    """By machine, how much later answers reach it, in seconds."""
 
     async def ask(
         self, source: Machine, address: str, request: Request, timeout_s: float | None
     ) -> Response:
-        """Returns the answer; raises UnsentError, BrokenError or TimeoutError."""
+        """Sends a request; raises UnsentError, BrokenError or TimeoutError."""
         source.step()
         exchange = _Exchange(self, source, address, request)
         exchange.send()
@@ -119,14 +119,14 @@ class Network:
             source.step()
 
     def count(self, source: str) -> None:
-        """Counts a request: a machine that asks without a pause is a bug."""
+        """Counts a request: a machine that sends them without a pause is a bug."""
         second = int(self.loop.true_s)
         self.asked[source, second] = number = self.asked.get((source, second), 0) + 1
         if number == REQUESTS_PER_S_MAX:
-            self.report_bug(f"{source} asks without a pause: {number} requests in second {second}")
+            self.report_bug(f"{source} sends without a pause: {number} requests in second {second}")
 
     def cut(self, source: str, target: str) -> None:
-        """Lets nothing through that way."""
+        """Cuts the way from source to target."""
         self.cuts[source, target] = self.cuts.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
@@ -139,7 +139,7 @@ class Network:
         return (source, target) in self.cuts
 
     def delay_s(self) -> float:
-        """Delay of the next message."""
+        """Returns the delay of the next message."""
         conditions = self.conditions
         if self.rng.chance(conditions.stall):
             return self.rng.uniform(0.2, conditions.stall_s)
@@ -147,7 +147,7 @@ class Network:
 
 
 class _Exchange:
-    """One request and its answer; each can be lost."""
+    """Request and its answer; each can be lost."""
 
     def __init__(self, network: Network, source: Machine, address: str, request: Request) -> None:
         self._net = network
@@ -181,7 +181,7 @@ class _Exchange:
             self.answer.set_exception(TimeoutError())
 
     def leave(self) -> None:
-        """Ends the wait; the server hears of the closed connection, if it can."""
+        """Ends the wait; the server sees the closed connection, if it can."""
         if not self.answer.done():
             self.answer.cancel()
         listener = self._net.listeners.get(self._address)
@@ -216,7 +216,7 @@ class _Exchange:
 
         try:
             await app(self._scope(listener), receive, sent.take)
-        except Exception as error:  # noqa: BLE001  (the top of a request: a bug to be told of)
+        except Exception as error:  # noqa: BLE001  (the top of a request: a bug to report)
             self._net.report_bug(
                 f"{listener.machine.name} broke on {self._request.path}: {error!r}"
             )
@@ -227,8 +227,8 @@ class _Exchange:
     def _reply(self, listener: Listener, sent: _Sent) -> None:
         net = self._net
         if sent.status == 500:
-            said = sent.body[:300].decode("utf-8", "replace")
-            net.report_bug(f"{listener.machine.name} answered 500 to {self._request.path}: {said}")
+            body = sent.body[:300].decode("utf-8", "replace")
+            net.report_bug(f"{listener.machine.name} answered 500 to {self._request.path}: {body}")
         net.trace.note(
             net.loop.true_s, "answer", listener.machine.name, self._source.name, sent.status
         )
@@ -298,13 +298,13 @@ def _as_newer(sent: _Sent, *, newer: bool) -> bytes:
 
 
 class PeerSession:
-    """Stands in for aiohttp's session, as far as a server that forwards requests uses one."""
+    """Stands in for aiohttp's session in a server that forwards requests."""
 
     def __init__(self, network: Network, machine: Machine, listener: Listener) -> None:
-        """`listener`: its own, which says of which version the server is."""
+        """`listener` is the server's own, which knows its version."""
         self._network = network
         self._machine = machine
-        self._door = listener
+        self._listener = listener
 
     async def request(
         self,
@@ -317,7 +317,7 @@ class PeerSession:
     ) -> PeerResponse:
         """Forwards it; the errors are aiohttp's."""
         body = data if isinstance(data, bytes) else b"".join([one async for one in data or _none()])
-        asked = Request(method, url.raw_path_qs, self._said(headers), body)
+        asked = Request(method, url.raw_path_qs, self._versioned(headers), body)
         try:
             answer = await self._network.ask(self._machine, str(url.origin()), asked, None)
         except UnsentError as error:
@@ -326,11 +326,11 @@ class PeerSession:
             raise aiohttp.ServerDisconnectedError(str(error)) from error
         return PeerResponse(answer)
 
-    def _said(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Headers as a server of its version sends them."""
-        if self._door.older:
+    def _versioned(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Returns headers as a server of its version sends them."""
+        if self._listener.older:
             return tuple(one for one in headers if one[0].lower() not in SINCE_LAST)
-        return (*headers, NEWER_HEADER) if self._door.newer else tuple(headers)
+        return (*headers, NEWER_HEADER) if self._listener.newer else tuple(headers)
 
     async def close(self) -> None:
         """Does nothing."""
@@ -352,7 +352,7 @@ class PeerResponse:
         self._body = answer.body
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """The body, in one piece."""
+        """Yields the body in one piece."""
         yield self._body
 
     async def __aenter__(self) -> PeerResponse:
@@ -390,7 +390,7 @@ class WorkerWire:
     async def open(self, server: str, ask: ServerRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Refuses: jobs of the simulation fetch no bundles."""
         raise AwayError(f"{server} has no {ask.path}")
-        yield  # what makes it a generator
+        yield  # makes it a generator
 
     async def close(self) -> None:
         """Does nothing."""

@@ -1,7 +1,7 @@
-"""Draws a run from its seed: how large the cluster is, what users do, and what goes wrong when.
+"""Plan of a run, drawn from its seed: the cluster's size, actions of users, and faults.
 
-Everything is drawn before the run begins, and each thing from random numbers of its own, so that
-leaving out a fault or an action (to find the smallest run that still fails) moves nothing else.
+All is drawn before the run begins, and each thing from its own random numbers, so that leaving out
+a fault or an action (to find the smallest run that still fails) changes nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "job's machine dies at its next word": (0.2, 4.0),
     "agent killed": (0.2, 4.0),
     "agent frozen": (0.5, 20.0),
-    "guard frozen": (0.5, 15.0),
+    "supervisor frozen": (0.5, 15.0),
     "worker frozen": (0.5, 20.0),
     "worker drained": (0.2, 2.0),
     "cut between server and worker": (0.5, 15.0),
@@ -45,7 +45,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "network stalls": (1.0, 12.0),
     "requests doubled": (1.0, 15.0),
 }
-"""Kinds of faults, with how long each may last, in seconds. Their names are part of the trace."""
+"""Kinds of faults, with how long each may last, in seconds."""
 
 ACTIONS: Mapping[str, int] = {
     "plain": 6,
@@ -61,7 +61,7 @@ ACTIONS: Mapping[str, int] = {
     "flock": 1,
     "cancel": 4,
 }
-"""Kinds of actions of users, with their weights. Their names are part of the trace."""
+"""Kinds of actions of users, with their weights. Keys of jobs begin with them, and are hashed."""
 SHORT_ACTIONS: Mapping[str, int] = {"burst": 3}
 """Further actions where workers prefetch."""
 
@@ -71,7 +71,7 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "workers": tuple(
         k
         for k in FAULTS
-        if k.startswith(("worker", "agent", "guard", "job's")) or "and worker" in k
+        if k.startswith(("worker", "agent", "supervisor", "job's")) or "and worker" in k
     ),
     "leases": (
         "worker hears late, then nothing",
@@ -105,12 +105,12 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 """Kinds of faults that a run draws from."""
 
 QUIET_ACTS_PER_S = 0.2
-"""So few that only long jobs are submitted."""
+"""So few actions that only long jobs are submitted."""
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True, "spare": 0},
     "leader": {"servers": 3, "leader_bias": 0.9, "spare": 0},
     "ahead": {"spare": 16, "acts_per_s": 1.5, "workers": 2},
-    # A leader with nothing to write does not notice by itself that it has lost leadership.
+    # A leader that has nothing to write does not notice by itself that it has lost leadership.
     "quiet": {
         "servers": 3,
         "lease_s": 3.0,
@@ -142,7 +142,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float
     loss: float
     clocks_apart: bool
-    """Workers' clocks as slow as may be, servers' as fast: the worst for a lease."""
+    """Workers' clocks as slow as allowed, servers' as fast: the worst case for a lease."""
     schedule: bool
     """Whether a schedule is due every few seconds."""
     spare: int
@@ -160,7 +160,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that a user does."""
+    """Action of a user."""
 
     number: int
     kind: str
@@ -168,7 +168,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class SimulationPlan(msgspec.Struct, frozen=True):
-    """Everything that is drawn for a run."""
+    """Plan of a run: all that is drawn from its seed."""
 
     seed: int
     options: Options
@@ -176,7 +176,7 @@ class SimulationPlan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
 
     def command(self, profile: str) -> str:
-        """The command that repeats exactly this run."""
+        """Returns the command that repeats exactly this run."""
         whole = draw(self.seed, profile=profile, storm_s=self.options.storm_s)
         words = [f"rota verify --seed {self.seed}"]
         if profile != "all":
@@ -193,7 +193,7 @@ class SimulationPlan(msgspec.Struct, frozen=True):
 
 
 def keep(plan: SimulationPlan, *, faults: str | None, actions: str | None) -> SimulationPlan:
-    """The same run with only these of its faults and actions; None: all of them."""
+    """Returns the plan with only these of its faults and actions; None: all of them."""
     kept = plan
     if faults is not None:
         chosen = read_spans(faults)

@@ -1,4 +1,4 @@
-"""Random numbers from the seed: a stream for each concern, so that none moves another."""
+"""Random numbers from the seed: a stream for each concern, so that none changes another."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from contextlib import contextmanager
 
 
 class Rng(random.Random):
-    """One stream of random numbers."""
+    """Stream of random numbers."""
 
     def chance(self, probability: float) -> bool:
         """Whether something of this probability happens."""
         return probability > 0 and self.random() < probability
 
     def clock_rate(self) -> float:
-        """Speed of a clock: within a hundredth of right, often just at the edge."""
+        """Draws the rate of a clock: within one percent, often just at that bound."""
         return self.choice((0.99, 0.99, 1.01, 1.01, self.uniform(0.99, 1.01)))
 
     def about(self, middle: float) -> float:
-        """Mostly near the middle, sometimes a good deal more: as delays are."""
+        """Draws a delay: mostly near the middle, sometimes much longer."""
         return middle * (0.5 + self.expovariate(2.0))
 
 
 def rng_for(seed: int, *concern: object) -> Rng:
-    """The stream for one concern."""
+    """Returns the stream for one concern."""
     text = ":".join(str(part) for part in (seed, *concern))
     return Rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big"))
 
 
 @contextmanager
 def seeded_secrets(seed: int) -> Iterator[None]:
-    """Replaces the functions of `secrets`: ids, keys and sessions come from the seed as well.
+    """Replaces the functions of `secrets`, so that ids, keys and sessions come from the seed.
 
-    The packages that run here draw random numbers from `secrets` only.
+    The simulated packages draw random numbers only from `secrets`.
     """
     rng = rng_for(seed, "secrets")
 

@@ -1,7 +1,7 @@
-"""Runs a plan: a storm in which no promise may be broken, then calm in which all must end.
+"""Runs a plan: a storm in which no promise may be broken, then calm in which all jobs must end.
 
-A run that fails can be shrunk: fewer faults and fewer actions that still break the same promise.
-Every fault and action has random numbers of its own, so what is left does what it did.
+A run that fails can be shrunk to fewer faults and actions that still break the same promise. Every
+fault and action has its own random numbers, so those that are left do the same as before.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.simtest.plan import SimulationPlan
 from tests.simtest.rng import rng_for, seeded_secrets
 
 CALM_S = 120.0
-"""After the last fault everything must have ended within this."""
+"""Time after the last fault in which all jobs must end."""
 LOOK_S = 0.5
 UNWIND_S = 1.0
 """Time for tasks that were cancelled to unwind."""
 QUIET_S = 3.0
-"""A run is over when nothing has happened for so long."""
+"""A run ends when all jobs have been at their end for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """The result of one run."""
+    """Result of one run."""
 
     plan: SimulationPlan
     trace_hash: str
@@ -42,7 +42,7 @@ class SimulationResult:
     jobs: int
     counts: dict[str, int]
     story: list[str] = field(default_factory=list)
-    """Events of the jobs for which a promise was broken."""
+    """Events of the jobs for which a promise is broken."""
 
     @property
     def ok(self) -> bool:
@@ -71,7 +71,7 @@ def run(plan: SimulationPlan, prepare: Callable[[Cluster], None] | None = None) 
         loop.set_exception_handler(lambda *_: None)
         loop.close()
         asyncio.set_event_loop(None)
-        # Loading a store freezes its objects for the collector; nothing of a run may stay.
+        # Loading a store freezes its objects for the collector: they must not stay.
         gc.unfreeze()
 
 
@@ -111,7 +111,7 @@ def _result(cluster: Cluster, verdicts: list[BrokenPromise]) -> SimulationResult
 
 
 async def _calm(cluster: Cluster) -> bool:
-    """Waits until everything has ended and stays so; False if it does not."""
+    """Waits until all jobs have ended and stay so; False if they do not."""
     loop = cluster.loop
     until, quiet_since = loop.true_s + CALM_S, loop.true_s
     while loop.true_s < until:
@@ -124,16 +124,16 @@ async def _calm(cluster: Cluster) -> bool:
 
 
 async def _stuck(cluster: Cluster) -> list[BrokenPromise]:
-    """Verdicts of a run that does not end; the other promises still count."""
+    """Returns the verdicts of a run that does not end; the other promises still count."""
     left = await cluster.unfinished()
     verdicts = judge(cluster.history)
     leader = next((one.machine.name for one in cluster.servers if one.leads), "nobody")
-    says = f"{len(left)} jobs have not ended {CALM_S:g} s after the last fault; {leader} leads"
-    return [BrokenPromise("all_ends", Violation(says, tuple(left[:3]))), *verdicts]
+    message = f"{len(left)} jobs have not ended {CALM_S:g} s after the last fault; {leader} leads"
+    return [BrokenPromise("all_ends", Violation(message, tuple(left[:3]))), *verdicts]
 
 
 def _story(cluster: Cluster, verdicts: list[BrokenPromise]) -> list[str]:
-    """Events of those involved in the first broken promise, and the faults."""
+    """Returns the faults, and the events of the jobs in the first violation."""
     if not verdicts:
         return []
     about = verdicts[0].violation.about
@@ -148,16 +148,18 @@ def _story(cluster: Cluster, verdicts: list[BrokenPromise]) -> list[str]:
 
 @contextmanager
 def _catching_bugs(cluster: Cluster) -> Iterator[None]:
-    """Counts what the product logs as a bug; drops the rest of its logs."""
+    """Reports what the product logs as a bug; drops all other logs."""
 
-    def hear(_logger: Any, _method: str, event: Any) -> Any:
+    def report(_logger: Any, _method: str, event: Any) -> Any:
         if event.get("exc_info"):
             error = event["exc_info"]
             cluster.report_bug(f"{event.get('event')}: {event.get('reason', '')} {error!r}")
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[hear], wrapper_class=structlog.make_filtering_bound_logger(40))
+    structlog.configure(
+        processors=[report], wrapper_class=structlog.make_filtering_bound_logger(40)
+    )
     cluster.loop.set_exception_handler(lambda _loop, context: _lost(cluster, context))
     try:
         yield
@@ -177,7 +179,7 @@ TRIES_MAX = 150
 
 
 class Shrinking:
-    """Finds a smaller run that breaks the same promise."""
+    """Shrinks a failed run to a smaller one that breaks the same promise."""
 
     def __init__(self, failed: SimulationResult) -> None:
         self.best = failed
@@ -185,7 +187,7 @@ class Shrinking:
         self._promise = failed.verdicts[0].promise
 
     def go(self) -> SimulationResult:
-        """Returns the smallest found."""
+        """Returns the smallest run found."""
         self._fewer(lambda plan: plan.faults, lambda plan, left: _with(plan, faults=left))
         self._fewer(lambda plan: plan.actions, lambda plan, left: _with(plan, actions=left))
         self._fewer(lambda plan: plan.faults, lambda plan, left: _with(plan, faults=left))

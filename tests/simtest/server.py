@@ -1,4 +1,4 @@
-"""A simulated server: the real engine behind the real application, on a simulated machine."""
+"""Simulated server: the real engine behind the real application, on a simulated machine."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ RESTART_S = 0.5
 
 
 class SimulatedMetrics(Metrics):
-    """Metrics of an engine; also checks the scheduler's invariants after each turn."""
+    """Metrics of a simulated engine; they also check the scheduler's invariants each turn."""
 
     def __init__(self, server: SimulatedServer) -> None:
         super().__init__()
         self._server = server
 
     def estimates(self) -> Mapping[str, int]:
-        """None: nobody asks for forecasts."""
+        """Returns nothing: no user asks for forecasts."""
         return {}
 
     def projection_lag_seconds(self) -> float:
-        """Zero: the in-memory store's tables never lag."""
+        """Returns zero: the in-memory store's tables never lag."""
         return 0.0
 
     def turn_committed(self, outcome: Outcome) -> None:
@@ -66,7 +66,7 @@ class SimulatedMetrics(Metrics):
 
 
 class SimulatedServer:
-    """One server machine, on which server processes start and end."""
+    """Server machine, on which server processes start and end."""
 
     def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
         self.machine = machine
@@ -85,7 +85,7 @@ class SimulatedServer:
 
     @property
     def leads(self) -> bool:
-        """Whether it leads and decides just now."""
+        """Whether it leads and decides now."""
         return self.machine.alive and self.engine is not None and self.engine.ready
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class SimulatedServer:
             self.start()
 
     def die(self) -> None:
-        """Kills its process: whatever it was doing stays half done."""
+        """Kills its process in the middle of its work."""
         self.machine.alive = False
         self.engine = None
         self._network.listeners[self.address].app = None
@@ -125,39 +125,39 @@ class SimulatedServer:
         clock = MachineClock(self.machine, self._network.loop)
         store = self._database.as_seen_by(self.machine, newer=self.newer, older=self.older)
         member = CellMember(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
-        figures = SimulatedMetrics(self)
-        self.engine = engine = Engine(store, clock, self.timing, figures, member)
+        metrics = SimulatedMetrics(self)
+        self.engine = engine = Engine(store, clock, self.timing, metrics, member)
         try:
             await engine.start(SubmittedSpecs(clock))
         except StoreError:
-            # The process ends; whoever keeps it running starts another.
+            # The process ends; its supervisor starts another.
             self._network.loop.after(RESTART_S, SIMULATION, self._start_again)
             self.die()
             return
         self._closing = asyncio.Event()
-        roster = TokenCache(store.access, clock)
-        await roster.refresh()
-        parts = self._parts(engine, store, figures, roster)
+        token_cache = TokenCache(store.access, clock)
+        await token_cache.refresh()
+        deps = self._deps(engine, store, metrics, token_cache)
         listener = self._network.listeners[self.address]
         listener.newer, listener.older = self.newer, self.older
         http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine, listener))
-        forwarder = Forwarder(engine, roster, member.node, self._closing, http)
-        presence = None
+        forwarder = Forwarder(engine, token_cache, member.node, self._closing, http)
+        membership = None
         if not self.older:
-            presence = Membership(store, engine, Node(node=member.node, address=self.address))
-            await presence.start()
-            Reach(engine, presence, http)  # its task ends with the machine
-        mailbox = LeaderlessInbox(store, clock)
+            membership = Membership(store, engine, Node(node=member.node, address=self.address))
+            await membership.start()
+            Reach(engine, membership, http)  # its task ends with the machine
+        inbox = LeaderlessInbox(store, clock)
         app = create_app(
-            replace(parts, forwarder=forwarder, leaderless_inbox=mailbox, membership=presence)
+            replace(deps, forwarder=forwarder, leaderless_inbox=inbox, membership=membership)
         )
         listener.app = app
         while True:
             await asyncio.sleep(PULSE_S)
             engine.pulse()
 
-    def _parts(
-        self, engine: Engine, store: Store, figures: SimulatedMetrics, roster: TokenCache
+    def _deps(
+        self, engine: Engine, store: Store, metrics: SimulatedMetrics, token_cache: TokenCache
     ) -> AppDeps:
         clock = engine.clock
         return AppDeps(
@@ -167,11 +167,11 @@ class SimulatedServer:
             files=_files(store),
             hooks=store.hooks,
             commits=engine.journal_notifier,
-            access=Access(tokens=roster, no_auth=True, throttle=Throttle()),
+            access=Access(tokens=token_cache, no_auth=True, throttle=Throttle()),
             audit=AuditLog(store.access, clock),
-            metrics=figures,
+            metrics=metrics,
             alerts=AlertEvaluator(
-                engine, Sampler(engine, figures, lambda: None), store.notes, Notifier()
+                engine, Sampler(engine, metrics, lambda: None), store.notes, Notifier()
             ),
             node=self.machine.name,
             durability=DurabilityMonitor(store),
@@ -182,7 +182,7 @@ class SimulatedServer:
 
 
 def _files(store: Store) -> FileStores:
-    """Storage that stays empty: no job of the simulation has files."""
+    """Makes storage that stays empty: no simulated job has files."""
     blobs = MemoryBlobs()
     outputs = Outputs(store.artifacts, None, blobs)
     return FileStores(spool=Spool(Path(os.devnull)), outputs=outputs, objects=None, blobs=blobs)

@@ -1,4 +1,4 @@
-"""The virtual loop: time jumps, clocks run unevenly, and what is frozen waits."""
+"""The virtual loop: time jumps, clocks run unevenly, and frozen machines wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def live(loop: VirtualLoop, work: Coroutine[Any, Any, Any]) -> Any:
         loop.close()
 
 
-def test_the_loop_passes_hours_at_once() -> None:
+def test_hours_of_virtual_time_pass_at_once() -> None:
     loop = VirtualLoop()
     live(loop, asyncio.sleep(7_200))
     assert loop.true_s == pytest.approx(7_200)
@@ -62,17 +62,17 @@ def test_a_frozen_machine_goes_on_when_it_thaws() -> None:
     assert ticks == [1.0, 11.5, 12.5]
 
 
-def test_a_dead_machine_is_heard_no_more() -> None:
+def test_a_dead_machine_does_not_interact_with_the_outside() -> None:
     loop = VirtualLoop()
     box = Machine("box")
-    heard: list[str] = []
+    written: list[str] = []
 
     async def speak() -> None:
         try:
             await asyncio.sleep(5.0)
         finally:
             box.step()
-            heard.append("a last word")
+            written.append("a last word")
 
     async def kill() -> None:
         box.spawn(speak())
@@ -82,10 +82,10 @@ def test_a_dead_machine_is_heard_no_more() -> None:
         await asyncio.sleep(10.0)
 
     live(loop, kill())
-    assert heard == []
+    assert written == []
 
 
-def test_a_loop_with_nothing_to_wait_for_raises() -> None:
+def test_a_loop_without_any_timer_raises() -> None:
     loop = VirtualLoop()
 
     async def wait_in_vain() -> None:
@@ -103,7 +103,7 @@ def test_a_loop_kept_busy_without_time_passing_raises() -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
-    with pytest.raises(StalledError, match="without end"):
+    with pytest.raises(StalledError, match="busy at"):
         loop.run_until_complete(turn_in_circles())
     loop.close()
 

@@ -1,7 +1,7 @@
-"""A process that dies at its first step, at its second, at its third, and so on, breaks nothing.
+"""Death at every step: a process that dies at its first, second, third step breaks no promise.
 
-A step is whatever others can notice: a request or an answer on its way, a call to the database and
-its return, a word of a job. Between two of them it makes no difference where a process dies.
+A step is an interaction that others can notice: a request or answer, a call to the database or its
+return, a witness line of a job. Where between two steps a process dies makes no difference.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ AWAY_S = 2.0
 
 
 def small() -> SimulationPlan:
-    """Three servers, two workers, a few seconds of everything that users do."""
+    """Draws a plan of three servers, two workers, and a few seconds of all actions."""
     plan = draw(3, profile="calm", storm_s=4.0)
     return replace(plan, options=replace(plan.options, servers=3, workers=2, lease_s=3.0))
 
 
 def server_dies(cluster: Cluster, step: int) -> None:
-    """The first one, which most likely leads."""
+    """Kills the first server, which most likely leads."""
     server = cluster.servers[0]
 
     def die() -> None:
@@ -48,7 +48,7 @@ def agent_dies(cluster: Cluster, step: int) -> None:
 
 
 def machine_dies(cluster: Cluster, step: int) -> None:
-    """With the jobs on it, at a word of one of them."""
+    """Kills the machine with its jobs, at a witness line of one of them."""
     worker = cluster.workers[0]
 
     def die() -> None:

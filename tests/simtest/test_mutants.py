@@ -11,7 +11,7 @@ from tests.tidy.tree import ROOT
 
 
 def first_found(mutant: Mutant, limit: int) -> int | None:
-    """The first seed that finds it."""
+    """Returns the first seed that finds the bug."""
     with mutant.planted():
         for seed in range(1, limit + 1):
             if not run(draw(seed, profile=mutant.profile)).ok:

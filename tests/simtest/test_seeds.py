@@ -1,4 +1,4 @@
-"""Runs from seeds: no promise breaks, and the same seed is the same run to the last message."""
+"""Runs from seeds: no promise is broken, and equal seeds give runs equal to the last message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.tidy.tree import ROOT
 
 EVERYDAY = range(1, 21)
 FOUND = {
-    3: "a worker and a server asked and answered without a pause, as long as the server offered an"
-    " order whose lease had run out at the worker before the server had heard of its start",
+    3: "a worker polled without a pause while the server offered an order whose lease had ended at"
+    " the worker before the server knew of its start",
 }
-"""Seeds that once showed a bug -> what was wrong. They stay for ever."""
+"""Seeds that once found a bug, with the bug. They stay for ever."""
 
 
 @pytest.mark.sim
@@ -43,7 +43,7 @@ def test_a_cluster_survives_each_profile_of_faults(profile: str) -> None:
 
 
 @pytest.mark.sim
-def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
+def test_a_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
     def hashes(hash_seed: str) -> bytes:
         command = [sys.executable, "-m", "rota", "verify", "--seeds", "1..3", "--hashes"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT / "src")}
@@ -57,7 +57,7 @@ def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
     assert first == hashes("2")
 
 
-def test_a_server_that_never_comes_up_is_no_success() -> None:
+def test_a_run_whose_servers_never_start_fails() -> None:
     def spoil(cluster: Cluster) -> None:
         del cluster.database.store.notes
 
@@ -66,12 +66,12 @@ def test_a_server_that_never_comes_up_is_no_success() -> None:
     assert "a task of server-" in str(result.verdicts[0])
 
 
-def test_another_seed_is_another_run() -> None:
+def test_another_seed_gives_another_run() -> None:
     first, second = (run(draw(seed, profile="calm", storm_s=3.0)) for seed in (1, 2))
     assert first.trace_hash != second.trace_hash
 
 
-def test_leaving_out_a_fault_moves_no_other() -> None:
+def test_leaving_out_a_fault_changes_no_other() -> None:
     plan = draw(1)
     assert len(plan.faults) > 3
     fewer = keep(plan, faults="0,2-3", actions=None)

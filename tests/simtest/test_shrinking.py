@@ -1,4 +1,4 @@
-"""A failing run becomes a small one that breaks the same promise, and names how to repeat it."""
+"""Shrinking: a failed run becomes a small one that breaks the same promise, with its command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.simtest.plan import draw, keep, read_spans, spans
 from tests.simtest.run import Shrinking, run
 
 
-def test_a_run_that_fails_shrinks_to_what_matters() -> None:
+def test_a_failed_run_shrinks_to_the_action_that_breaks_the_promise() -> None:
     plan = keep(draw(5, profile="calm", storm_s=20.0), faults=None, actions=None)
     with MUTANTS["keys forgotten"].planted():
         failed = run(plan)

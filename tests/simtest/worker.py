@@ -1,7 +1,7 @@
-"""A simulated worker: the real session and agent, and jobs that only write witness lines.
+"""Simulated worker: the real session and agent, and jobs that only write witness lines.
 
-Jobs run under a supervisor of their own, as in reality: it holds their leases' timers, ends them
-when the agent dies, and goes on while the agent is frozen.
+Jobs run under a supervisor, as in reality: it has the timers of their leases, ends them when the
+agent dies, and goes on while the agent is frozen.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tests.simtest.rng import Rng
 CPUS = 8
 SILENT = structlog.make_filtering_bound_logger(50)
 PIPE_DELAY_S = 0.001
-"""Between an agent and its supervisor."""
+"""Delay between an agent and its supervisor."""
 RESTART_S = 1.0
-"""A worker that has left is started again after so long."""
+"""Pause before a worker that has deregistered starts again."""
 LEASE_ENDED = "lease"
 
 
@@ -46,7 +46,7 @@ def _quiet_log() -> FilteringBoundLogger:
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """A simulated job, as its command line says."""
+    """Script of a simulated job, in its command line."""
 
     key: str
     ticks: int
@@ -54,7 +54,7 @@ class JobScript:
     fails_before: int
     """Attempts below this one fail."""
     uneven: int
-    """How much longer some executions take than others."""
+    """Factor by which some executions take longer than others."""
 
     @staticmethod
     def of(task: Command) -> JobScript:
@@ -68,12 +68,12 @@ class JobScript:
         return ["sim", self.key, *map(str, numbers)]
 
     def ticks_under(self, fence: int) -> int:
-        """Length of the execution with this fence: each is different."""
+        """Returns the length of the execution with this fence: each is different."""
         return self.ticks * (1 + fence * self.uneven % 3)
 
 
 class SimulatedProcess:
-    """One job's process, on the supervisor's machine."""
+    """Process of a job, on the supervisor's machine."""
 
     def __init__(
         self, worker: SimulatedWorker, order: OrderView, script: JobScript, deadline: float
@@ -86,7 +86,7 @@ class SimulatedProcess:
         self.ended: asyncio.Future[str] = worker.network.loop.create_future()
 
     def begin(self) -> None:
-        """Starts it, on the supervisor's machine."""
+        """Starts the process."""
         if self._worker.is_up and not self.ended.done():
             self._task = asyncio.get_running_loop().create_task(self._live())
             self._watch_lease()
@@ -96,10 +96,10 @@ class SimulatedProcess:
         self._deadline = max(self._deadline, deadline)
 
     def kill(self, cause: str) -> None:
-        """Kills it; the supervisor writes the moment into the witness."""
+        """Kills the process; the supervisor writes the moment into the witness."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            self._say("killed")
+            self._write("killed")
         self._exit(cause)
 
     def _watch_lease(self) -> None:
@@ -114,33 +114,33 @@ class SimulatedProcess:
         timeout = self._order.timeout
         try:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
-                self._say("begin")
+                self._write("begin")
                 for _ in range(script.ticks_under(self._order.fence)):
                     await asyncio.sleep(script.tick_s)
-                    self._say("tick")
+                    self._write("tick")
                 if self._order.attempt < script.fails_before:
                     return self._exit("failed")
-                self._say("end")
+                self._write("end")
         except TimeoutError:
             return self._exit("timeout")
         return self._exit("done")
 
-    def _say(self, word: str) -> None:
+    def _write(self, word: str) -> None:
         self._worker.witness(self._script.key, self._order.fence, word)
 
     def _exit(self, how: str) -> None:
-        """Tells the agent, if it can hear."""
+        """Reports the end to the agent, if it runs."""
 
-        def tell() -> None:
+        def report() -> None:
             if not self.ended.done():
                 self.ended.set_result(how)
 
-        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.machine, tell)
+        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.machine, report)
         self._worker.processes.pop(self._order.execution_id, None)
 
 
 class SimulatedExecution:
-    """The agent's side of a job."""
+    """Agent's side of a job's execution."""
 
     unsent_log: asyncio.Task[None] | None = None
 
@@ -158,12 +158,12 @@ class SimulatedExecution:
         )
 
     def stop(self, reason: StopReason) -> None:
-        """Asks it to end."""
+        """Asks the execution to end."""
         self._stop_reason = reason
         self._to_supervisor(lambda: self._process.kill("stop"))
 
     def abandon(self) -> None:
-        """Ends it at once."""
+        """Ends the execution at once."""
         self._to_supervisor(lambda: self._process.kill("kill"))
 
     def hold_until(self, deadline: float) -> None:
@@ -185,18 +185,18 @@ class SimulatedExecution:
             return report_ended(order.execution_id, order.fence, "cancelled", "cancelled", None)
         return report_exit(order.execution_id, order.fence, 0 if how == "done" else 1, "")
 
-    def _to_supervisor(self, word: Callable[[], None]) -> None:
-        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.supervisor, word)
+    def _to_supervisor(self, action: Callable[[], None]) -> None:
+        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.supervisor, action)
 
 
 class SimulatedWorker:
-    """One worker machine, on which agents start and end."""
+    """Worker machine, on which agents start and end."""
 
     def __init__(
         self, number: int, network: Network, history: History, addresses: Sequence[str], rng: Rng
     ) -> None:
         self.spare = 0
-        """Orders that it prefetches."""
+        """Number of orders that it prefetches."""
         rate = rng.clock_rate()
         self.machine = Machine(f"worker-{number}", rate)
         self.supervisor = Machine(f"supervisor-{number}", rate)
@@ -223,14 +223,14 @@ class SimulatedWorker:
         self.machine.spawn(self._live())
 
     def die(self) -> None:
-        """Loses the power of the whole machine."""
+        """Ends the whole machine, as by a loss of power."""
         self.machine.alive = self.supervisor.alive = False
         self.processes.clear()
         self.supervisor.end_tasks()
         self.machine.end_tasks()
 
     def lose_agent(self) -> None:
-        """Kills the agent; the supervisor hears of it and ends the jobs."""
+        """Kills the agent; the supervisor notices and ends the jobs."""
         self.machine.alive = False
         self.machine.end_tasks()
         for process in list(self.processes.values()):
@@ -239,36 +239,36 @@ class SimulatedWorker:
             )
 
     def drain(self) -> None:
-        """Drains it, as on SIGTERM."""
+        """Drains the worker, as on SIGTERM."""
         if self.session is not None and self._poll_loop is not None and self.machine.alive:
             self.session.drain()
             self._poll_loop.wake()
 
     def _come_back(self) -> None:
-        """Starts another agent after one that has left in good order."""
+        """Starts another agent after one that has deregistered."""
         if self.session is None:
             self.die()
             self.start()
 
     def witness(self, key: str, fence: int, word: str) -> None:
-        """Writes a witness line for a job; all see the lines in this order."""
+        """Writes a witness line for a job; the lines have this order."""
         self.supervisor.step()
         at = self.network.loop.true_s
         self._history.lines.append(WitnessLine(key, fence, word, at, self.machine.name))
         self.network.trace.note(at, "line", self.machine.name, key, fence, word)
 
     def runner_of(self, order: OrderView, task: RunnableTask | None) -> SimulatedExecution:
-        """An execution of an order."""
+        """Makes the execution of an order."""
         assert isinstance(task, Command)
         return SimulatedExecution(self, order, JobScript.of(task))
 
     async def _live(self) -> None:
         log = _quiet_log()
         self.session = session = Session(spare=self.spare)
-        link = ServerClient(
+        client = ServerClient(
             Servers(self._addresses), WorkerWire(self.network, self.machine), self.clock
         )
-        self._poll_loop = poll_loop = PollLoop(session, link, self.clock, log)
+        self._poll_loop = poll_loop = PollLoop(session, client, self.clock, log)
         self._executor = executor = Executor(session, self, log, poll_loop.wake, self.clock)
         run_loop = RunLoop(session, poll_loop, executor, self.clock, log)
         beside = [

@@ -1,4 +1,4 @@
-"""Users of a cluster: submit, cancel and read jobs through the real SDK, and note the answers."""
+"""Simulated users: submit, cancel and read jobs through the real SDK, and note the answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ NOOP = "noop"
 
 
 class SimulatedUser:
-    """Does the planned actions; beside them it keeps reading jobs that were accepted."""
+    """User that does the planned actions, and keeps reading accepted jobs beside them."""
 
     def __init__(
         self, seed: int, network: Network, history: History, addresses: Sequence[str]
     ) -> None:
         self.machine = Machine("client", rng_for(seed, "client").clock_rate())
         self.ids: dict[str, str] = {}
-        """By key, in the order of acceptance."""
+        """Job ids by key, in the order of acceptance."""
         self._seed = seed
         self._network = network
         self._history = history
@@ -57,7 +57,7 @@ class SimulatedUser:
         )
 
     def start(self, plan: SimulationPlan) -> None:
-        """Begins an action in a task of its own."""
+        """Schedules all actions; each runs in a task of its own."""
         self.machine.spawn(self._poll_statuses())
         if plan.options.schedule:
             self.machine.spawn(self._make_schedule())
@@ -76,7 +76,7 @@ class SimulatedUser:
             if isinstance(error, ApiError) and error.status < 500 and error.status != 429:
                 self._network.report_bug(f"{action.kind}-{action.number} was refused: {error}")
 
-    # What they submit
+    # Actions
 
     def _job(self, key: str, rng: Rng, **more: Any) -> dict[str, Any]:
         ticks = more.pop("ticks", rng.randint(0, LONG))
@@ -166,7 +166,7 @@ class SimulatedUser:
         await self._submit_all(client, keys, jobs)
 
     async def _burst(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """More jobs than the workers can hold, said to be short; now and then one is not."""
+        """More jobs than the workers can hold, declared as short; now and then one is not."""
         keys = [f"{key}-{place}" for place in range(BURST)]
         jobs = []
         for one in keys:
@@ -176,7 +176,7 @@ class SimulatedUser:
         await self._submit_all(client, keys, jobs)
 
     async def _cancel(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Cancels one of the newest; a promised cancellation goes into the witness."""
+        """Cancels one of the newest; an acknowledged cancellation goes into the witness."""
         if not self.ids:
             return
         chosen = rng.choice(list(self.ids)[-8:])
@@ -189,7 +189,7 @@ class SimulatedUser:
             self._history.lines.append(WitnessLine(chosen, 0, "cancelled", at, "client"))
             self._network.trace.note(at, "line client", chosen, "cancelled")
 
-    # What they look at
+    # Reads
 
     async def _poll_statuses(self) -> None:
         """Reads one job after the other: two reads at once could not be put in order."""
@@ -222,6 +222,6 @@ class SimulatedUser:
 
 
 def _due(rng: Rng) -> str:
-    """A time a few seconds from now by the user's clock, as the API writes times."""
+    """Returns a time a few seconds from now by the user's clock, in the API's format."""
     ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000) + rng.randint(0, 12_000)
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()

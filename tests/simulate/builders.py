@@ -1,4 +1,4 @@
-"""Small workloads written by hand, and a run of them."""
+"""Builds small workloads, and simulates them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.simulate.oracle import Rigid
 
 
 class Ticks:
-    """A stopwatch on which every look takes a second: figures are the same on any machine."""
+    """Stopwatch on which every look takes a second: metrics are equal on any machine."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def fine_s(self) -> float:
-        """One more than before."""
+        """Returns one more than before."""
         self._seconds += 1.0
         return self._seconds
 
@@ -29,7 +29,7 @@ class Ticks:
 def work(
     submit_s: float, run_s: float, cpus: int = 1, estimate_s: float | None = None, **more: object
 ) -> Work:
-    """A job; its estimate is its run time unless another is given."""
+    """Makes a job; its estimate is its run time unless another is given."""
     given = {"name": "job", "tenant": "default", "priority": 0, "preemptible": False} | more
     expected = round(1000 * (run_s if estimate_s is None else estimate_s))
     parents = given.pop("parents", ())
@@ -49,19 +49,19 @@ def simulated(
     policy: str = "easy",
     window: MemoryWindow | None = None,
 ) -> JobHistory:
-    """What becomes of them."""
+    """Simulates jobs; returns their history."""
     plan = single_machine_fleet(fleet) if isinstance(fleet, int) else fleet
     world = Simulation(plan, [SetPolicy(policy=PRESETS[policy])], Ticks(), window)
     return world.run(Trace("by hand", works))
 
 
-def starts_s(diary: JobHistory) -> list[float]:
-    """When each job started."""
-    return [start / 1000 for start in diary.start]
+def starts_s(history: JobHistory) -> list[float]:
+    """Returns when each job started."""
+    return [start / 1000 for start in history.start]
 
 
 def rigid(works: Sequence[Work]) -> list[Rigid]:
-    """The same jobs for the oracle."""
+    """Converts jobs for the oracle."""
     return [
         Rigid(
             one.submit_ms,

@@ -1,4 +1,4 @@
-"""FCFS and EASY by the textbook, for comparison: processors, jobs, and no engine."""
+"""Textbook FCFS and EASY, to compare with: processors and jobs, without the scheduler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Rigid(NamedTuple):
-    """One job; times in any unit."""
+    """Rigid job; times in any unit."""
 
     submit: int
     run: int
@@ -18,7 +18,7 @@ class Rigid(NamedTuple):
 
 
 class Pool:
-    """The processors, what runs on them until when, and what waits, in the order of arrival."""
+    """Processors, running jobs with their ends, and waiting jobs in the order of arrival."""
 
     def __init__(self, jobs: Sequence[Rigid], procs: int) -> None:
         self.jobs = jobs
@@ -27,10 +27,9 @@ class Pool:
         self.queue: list[int] = []
         self.ends: list[tuple[int, int]] = []
         self.believed: list[tuple[int, int]] = []
-        """(estimated end, processors) of all that runs, sorted."""
+        """(estimated end, processors) of running jobs, sorted."""
 
     def start(self, place: int, now: int) -> None:
-        """The job runs from now on."""
         job = self.jobs[place]
         self.starts[place] = now
         self.free -= job.procs
@@ -38,7 +37,6 @@ class Pool:
         insort(self.believed, (now + job.estimate, job.procs))
 
     def end(self, place: int) -> None:
-        """The job has ended."""
         job = self.jobs[place]
         self.free += job.procs
         self.believed.remove((self.starts[place] + job.estimate, job.procs))
@@ -59,7 +57,7 @@ def fcfs(pool: Pool, now: int) -> None:
 
 
 def easy(pool: Pool, now: int) -> None:
-    """The same; then whoever does not delay the first that did not fit."""
+    """Starts jobs in order, then later ones that do not delay the first that did not fit."""
     fcfs(pool, now)
     if not pool.queue:
         return
@@ -78,7 +76,7 @@ def easy(pool: Pool, now: int) -> None:
 
 
 def _shadow(pool: Pool) -> tuple[int, int]:
-    """When the first in the queue can start at the latest, and what it leaves then."""
+    """Returns when the first waiting job can start at the latest, and what is free beside it."""
     need, free = pool.jobs[pool.queue[0]].procs, pool.free
     for at, (when, procs) in enumerate(pool.believed):
         free += procs
@@ -89,7 +87,7 @@ def _shadow(pool: Pool) -> tuple[int, int]:
 
 
 def starts(jobs: Sequence[Rigid], procs: int, policy: Policy) -> list[int]:
-    """When each job starts: ends first, then arrivals, then one pass, at every instant."""
+    """Returns each job's start: at every instant first ends, then arrivals, then one pass."""
     pool = Pool(jobs, procs)
     coming = 0
     while coming < len(jobs) or pool.ends:

@@ -1,7 +1,7 @@
-"""The product under `fcfs` and `easy` starts every job exactly when the textbook does.
+"""Exactness of `fcfs` and `easy`: every job starts exactly when the textbook algorithm starts it.
 
-With ROTA_TRACES naming a folder that has the logs, they are compared too, job by job, and with the
-figures that others have published for them.
+If ROTA_TRACES names a folder with the logs, they are compared too, job by job, and with published
+metrics.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ PUBLISHED = {
 """(jobs, average wait in seconds, average bounded slowdown, longest wait in seconds)."""
 
 
-def test_first_come_first_served_lets_nobody_pass() -> None:
+def test_first_come_first_served_lets_no_job_overtake() -> None:
     works = [work(0, 10, 6), work(1, 10, 6), work(2, 1, 1)]
     assert starts_s(simulated(works, PROCS, "fcfs")) == [0, 10, 10]
 
 
-def test_easy_lets_past_who_ends_in_time_or_needs_only_what_is_left() -> None:
+def test_easy_backfills_jobs_that_end_in_time_or_need_only_free_processors() -> None:
     works = [
         work(0, 10, 6),
         work(1, 10, 6),  # has to wait until 10, and leaves 2 then
@@ -61,7 +61,7 @@ def test_easy_lets_past_who_ends_in_time_or_needs_only_what_is_left() -> None:
 
 
 one_job = st.builds(
-    lambda gap, run, procs, doubt: (gap, run, procs, run + doubt),
+    lambda gap, run, procs, extra: (gap, run, procs, run + extra),
     st.sampled_from([0, 0, 1, 3, 10]),
     st.integers(1, 20),
     st.integers(1, PROCS),
@@ -70,7 +70,7 @@ one_job = st.builds(
 
 
 def arriving(rows: list[tuple[int, int, int, int]]) -> list[Work]:
-    """Jobs of (seconds after the one before, run, processors, estimate)."""
+    """Makes jobs of (seconds after the one before, run, processors, estimate)."""
     works, at = [], 0
     for gap, run, procs, estimate in rows:
         at += gap
@@ -80,7 +80,7 @@ def arriving(rows: list[tuple[int, int, int, int]]) -> list[Work]:
 
 @pytest.mark.parametrize("policy", list(TEXTBOOK))
 @given(rows=st.lists(one_job, min_size=1, max_size=25))
-def test_any_jobs_start_when_the_textbook_says(
+def test_any_jobs_start_when_the_textbook_algorithm_starts_them(
     policy: str, rows: list[tuple[int, int, int, int]]
 ) -> None:
     works = arriving(rows)
@@ -90,23 +90,23 @@ def test_any_jobs_start_when_the_textbook_says(
 
 @cache
 def log(name: str, procs: int) -> Trace:
-    """One of the logs."""
+    """Reads one of the logs."""
     return read_swf(Path(str(TRACES)) / f"{name}.swf.gz", cpus=procs)
 
 
 def replayed(name: str, procs: int, policy: str) -> JobHistory:
-    """The log under a policy."""
+    """Replays a log under a policy."""
     return simulated(list(log(name, procs)), single_machine_fleet(procs), policy)
 
 
 @needs_traces
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "procs", "policy"), list(PUBLISHED))
-def test_a_log_gives_the_published_figures_and_the_textbooks_starts(
+def test_a_log_gives_the_published_metrics_and_the_textbook_starts(
     name: str, procs: int, policy: str
 ) -> None:
-    diary = replayed(name, procs, policy)
-    found = simulation_metrics(diary, 1000 * procs)
+    history = replayed(name, procs, policy)
+    found = simulation_metrics(history, 1000 * procs)
     jobs, wait, slowdown, longest = PUBLISHED[name, procs, policy]
     assert found.jobs == jobs
     assert f"{found.avg_wait_s:.{len(wait.partition('.')[2])}f}" == wait
@@ -114,4 +114,4 @@ def test_a_log_gives_the_published_figures_and_the_textbooks_starts(
     assert found.max_wait_s == longest
     if policy in TEXTBOOK:
         expected = oracle.starts(rigid(list(log(name, procs))), procs, TEXTBOOK[policy])
-        assert list(diary.start) == expected
+        assert list(history.start) == expected

@@ -1,4 +1,4 @@
-"""Whatever is in a file, the answer is a sound workload or one clear line that names the file."""
+"""Hostile traces: any file gives a valid workload, or one clear line that names the file."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ values = st.recursive(
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One file for all examples."""
+    """Returns one file for all examples."""
     return tmp_path_factory.mktemp("traces") / "trace"
 
 
 def put(path: Path, data: bytes) -> None:
-    """Makes the file anew: some file systems wait for the disk when one is written over."""
+    """Writes a new file: some file systems wait for the disk when one is overwritten."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
 
 def problem(read: Reader, path: Path) -> str:
-    """What is wrong with the file; of a sound one nothing."""
+    """Reads the file; returns the error's text, empty for a valid one."""
     try:
         works = list(read(path))
     except TraceError as error:
@@ -62,25 +62,29 @@ def problem(read: Reader, path: Path) -> str:
     return ""
 
 
-def is_clear(said: str, path: Path) -> bool:
-    """One line that says in which file; or there is nothing to say."""
-    return not said or (said.startswith(str(path)) and "\n" not in said)
+def is_clear(text: str, path: Path) -> bool:
+    """Whether an error's text is one line that names the file; no text is clear, too."""
+    return not text or (text.startswith(str(path)) and "\n" not in text)
 
 
 @given(text=texts)
-def test_any_text_is_a_log_or_a_clear_error(path: Path, text: str) -> None:
+def test_any_text_is_read_as_a_log_or_refused_clearly(path: Path, text: str) -> None:
     put(path, text.encode())
     assert is_clear(problem(read_swf, path), path)
 
 
 @given(rows=tables)
-def test_any_numbers_are_a_log_or_a_clear_error(path: Path, rows: list[list[float]]) -> None:
+def test_any_numbers_are_read_as_a_log_or_refused_clearly(
+    path: Path, rows: list[list[float]]
+) -> None:
     put(path, "\n".join(" ".join(map(str, row)) for row in rows).encode())
     assert is_clear(problem(read_swf, path), path)
 
 
 @given(data=st.binary(max_size=200), cut=st.integers(0, 200))
-def test_any_packed_bytes_are_a_trace_or_a_clear_error(path: Path, data: bytes, cut: int) -> None:
+def test_any_packed_bytes_are_read_as_a_trace_or_refused_clearly(
+    path: Path, data: bytes, cut: int
+) -> None:
     put(path, gzip.compress(JOB)[:cut] + data)
     assert is_clear(problem(read_swf, path), path)
     assert is_clear(problem(read_history, path), path)
@@ -88,17 +92,17 @@ def test_any_packed_bytes_are_a_trace_or_a_clear_error(path: Path, data: bytes, 
 
 
 @given(value=values)
-def test_any_json_is_a_trace_or_a_clear_error(path: Path, value: object) -> None:
+def test_any_json_is_read_as_a_trace_or_refused_clearly(path: Path, value: object) -> None:
     put(path, json.dumps(value).encode())
     assert is_clear(problem(read_workflow, path), path)
     assert is_clear(problem(read_history, path), path)
 
 
-def test_a_line_without_an_end_is_not_read_for_ever(path: Path) -> None:
+def test_a_line_without_an_end_is_refused_at_its_limit(path: Path) -> None:
     put(path, gzip.compress(b"1 " * (1 << 20)))
     assert "line 1: longer than" in problem(read_swf, path)
 
 
-def test_json_nested_too_deep_is_told(path: Path) -> None:
+def test_json_that_is_nested_too_deep_is_refused(path: Path) -> None:
     put(path, b'{"workflow": {"tasks": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}")
-    assert "no workflow of WfCommons" in problem(read_workflow, path)
+    assert "not a WfCommons workflow" in problem(read_workflow, path)

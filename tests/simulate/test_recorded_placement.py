@@ -1,4 +1,4 @@
-"""A replay keeps jobs where they were to run."""
+"""Recorded placement: a replay keeps labels and affinity of jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def line(name: str, **more: object) -> dict[str, object]:
             **more}  # fmt: skip
 
 
-def test_labels_and_wishes_are_recorded_and_read(tmp_path: Path) -> None:
+def test_labels_and_affinity_are_recorded_and_read(tmp_path: Path) -> None:
     workers = [
         {"resources": {"cpu": 4}, "labels": {"zone": "a", "host": "h1"}},
         {"resources": {"cpu": 4}, "labels": {"zone": "b"}, "only": ["batch"]},
     ]
-    wish = {"require": {"zone": ["b"]}, "spread": "host", "wait": 5, "tolerate": ["batch"]}
+    affinity = {"require": {"zone": ["b"]}, "spread": "host", "wait": 5, "tolerate": ["batch"]}
     path = tmp_path / "past.jsonl"
-    lines = [{"rota_history": 1, "workers": workers}, line("a"), line("b", affinity=wish)]
+    lines = [{"rota_history": 1, "workers": workers}, line("a"), line("b", affinity=affinity)]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     history = read_history(path)
     fleet = history.fleet()

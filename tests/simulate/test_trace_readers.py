@@ -1,4 +1,4 @@
-"""Traces: what is read, how it is cleaned, and what is said of one that is broken."""
+"""Readers of traces: fields, cleaning of logs, and errors for broken files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = "; Version: 2.2\n; MaxNodes: 50\n; MaxProcs: 100\n"
 
 
 def line(number: int, submit: float, run: float, procs: int, **more: Any) -> str:
-    """A job in Standard Workload Format."""
+    """Writes a job in Standard Workload Format."""
     fields: list[Any] = [number, submit, -1, run, procs, -1, -1, -1, -1, *[-1] * 9]
     for name, value in more.items():
         fields[int(name.removeprefix("f")) - 1] = value
@@ -43,26 +43,26 @@ def swf(folder: Path, *lines: str, **options: Any) -> Trace:
 
 
 def shapes(trace: Trace) -> list[tuple[str, int, int, int]]:
-    """(label, submit s, run s, cpus) of all jobs."""
+    """Returns (label, submit s, run s, cpus) of all jobs."""
     return [
         (w.label, w.submit_ms // 1000, w.run_ms // 1000, w.terms.needs.resources.cpu_milli // 1000)
         for w in trace
     ]
 
 
-def test_the_first_job_kept_arrives_at_nought(folder: Path) -> None:
+def test_the_first_job_of_a_cleaned_log_arrives_at_zero(folder: Path) -> None:
     trace = swf(folder, HEADER, line(1, 50, 0, 4), line(2, 60, 5, 4), line(3, 75, 6, 8))
     assert shapes(trace) == [("2", 0, 5, 4), ("3", 15, 6, 8)]
     assert (trace.dropped, trace.processors) == (1, 100)
 
 
-def test_processors_are_those_allocated_else_those_requested(folder: Path) -> None:
+def test_a_job_has_its_allocated_processors_else_those_requested(folder: Path) -> None:
     trace = swf(folder, line(1, 0, 5, 4, f8=9), line(2, 0, 5, -1, f8=9), line(3, 0, 5, -1))
     assert [shape[3] for shape in shapes(trace)] == [4, 9]
     assert trace.dropped == 1
 
 
-def test_what_is_larger_than_the_machine_is_left_out(folder: Path) -> None:
+def test_a_job_larger_than_the_machine_is_left_out(folder: Path) -> None:
     lines = (HEADER, line(1, 0, 5, 101), line(2, 0, 5, 100))
     assert [shape[0] for shape in shapes(swf(folder, *lines))] == ["2"]
     assert [shape[0] for shape in shapes(swf(folder, *lines, cpus=200))] == ["1", "2"]
@@ -73,47 +73,49 @@ def test_an_estimate_is_never_shorter_than_the_run(folder: Path) -> None:
     assert [one.terms.expected_runtime_ms for one in trace] == [5000, 60_000, 5000]
 
 
-def test_jobs_are_sorted_by_arrival_and_equals_stay_in_the_order_of_the_file(folder: Path) -> None:
+def test_jobs_are_sorted_by_arrival_and_equal_ones_stay_in_the_order_of_the_file(
+    folder: Path,
+) -> None:
     trace = swf(folder, line(7, 9, 5, 1), line(8, 3, 5, 1), line(9, 9, 5, 1))
     assert [shape[0] for shape in shapes(trace)] == ["8", "7", "9"]
 
 
-def test_all_jobs_of_a_log_are_one_tenants_unless_told_otherwise(folder: Path) -> None:
+def test_all_jobs_of_a_log_are_of_one_tenant_unless_a_field_is_named(folder: Path) -> None:
     lines = (line(1, 0, 5, 1, f12=3), line(2, 0, 5, 1, f12=4))
     assert [one.terms.tenant for one in swf(folder, *lines)] == ["default", "default"]
     assert [one.terms.tenant for one in swf(folder, *lines, tenants="user")] == ["t3", "t4"]
 
 
-def test_a_packed_log_is_read_whatever_it_is_called(folder: Path) -> None:
+def test_a_packed_log_is_read_whatever_its_file_is_named(folder: Path) -> None:
     path = folder / "log.txt"
     path.write_bytes(gzip.compress(line(1, 0, 5, 1).encode()))
     assert len(read_swf(path)) == 1
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ("1 2 3\n", r"line 2: 3 fields, a job has 18"),
         (line(1, 0, 5, 1).replace(" 5 ", " five "), r"line 2: field 4 is 'five'"),
         (line(1, 0, 5, 1).replace(" 5 ", " nan "), r"line 2: field 4 is 'nan'"),
         (line(1, 0, 5, 1).replace(" 5 ", " 1e300 "), r"line 2: field 4 is '1e300'"),
         (line(1, 0, 5, 10**30), r"line 2: field 5"),
-        ("", r"no job in it"),
+        ("", r"no job that ran"),
     ],
 )
-def test_a_bad_line_is_named(folder: Path, bad: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_an_error_in_a_log_names_its_line(folder: Path, bad: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         swf(folder, "; a comment\n", bad)
 
 
-def test_a_packed_log_that_was_cut_off_is_told(folder: Path) -> None:
+def test_a_packed_log_that_was_cut_off_is_refused(folder: Path) -> None:
     path = folder / "log.swf.gz"
     path.write_bytes(gzip.compress(line(1, 0, 5, 1).encode() * 1000)[:-20])
     with pytest.raises(TraceError, match="cut off"):
         read_swf(path)
 
 
-def test_a_log_that_is_not_there_is_told(folder: Path) -> None:
+def test_a_missing_log_is_refused(folder: Path) -> None:
     with pytest.raises(TraceError, match="No such file"):
         read_swf(folder / "nowhere.swf")
 
@@ -137,7 +139,7 @@ def workflow(folder: Path, tasks: Sequence[tuple[str, float, Sequence[str]]]) ->
     return read_workflow(path)
 
 
-def test_a_workflow_comes_upstream_first_whatever_its_file_says(folder: Path) -> None:
+def test_tasks_of_a_workflow_arrive_in_topological_order(folder: Path) -> None:
     trace = workflow(
         folder, [("end", 1, ["left", "right"]), ("left", 2, []), ("right", 3.5, ["left"])]
     )
@@ -148,7 +150,7 @@ def test_a_workflow_comes_upstream_first_whatever_its_file_says(folder: Path) ->
     ]
 
 
-def test_a_task_that_took_no_time_takes_the_least_there_is(folder: Path) -> None:
+def test_a_task_without_a_run_time_takes_one_millisecond(folder: Path) -> None:
     assert [one.run_ms for one in workflow(folder, [("a", 0.0, [])])] == [1]
 
 
@@ -166,19 +168,19 @@ def test_a_workflow_of_the_older_format_is_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "said"),
+    ("tasks", "message"),
     [
-        ([("a", 1, ["b"]), ("b", 1, ["a"])], "a waits for itself, through others"),
-        ([("a", 1, ["z"])], "'a' waits for 'z', which is not there"),
-        ([("a", 1, []), ("a", 1, [])], "two tasks are called 'a'"),
+        ([("a", 1, ["b"]), ("b", 1, ["a"])], "a depends on itself, through other jobs"),
+        ([("a", 1, ["z"])], "'a' depends on 'z', which does not exist"),
+        ([("a", 1, []), ("a", 1, [])], "two tasks are named 'a'"),
         ([("a", -1, [])], "runtimeInSeconds"),
         ([], "no tasks"),
     ],
 )
-def test_a_graph_that_cannot_be_run_is_told(
-    folder: Path, tasks: list[tuple[str, float, list[str]]], said: str
+def test_a_graph_that_cannot_be_run_is_refused(
+    folder: Path, tasks: list[tuple[str, float, list[str]]], message: str
 ) -> None:
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         workflow(folder, tasks)
 
 
@@ -192,7 +194,7 @@ OPENING = {
 
 
 def ran(job_id: str, submitted: str, seconds: int, **more: Any) -> dict[str, Any]:
-    """A job that ran on the first of May."""
+    """Writes a job that ran on the first of May."""
     return {
         "job_id": job_id,
         "name": "invoice",
@@ -221,7 +223,7 @@ def test_history_is_replayed_in_the_order_of_arrival(folder: Path) -> None:
     assert (first.tenant, first.priority, first.needs.resources.cpu_milli) == ("shop", 9, 1000)
 
 
-def test_history_brings_the_cell_it_was_recorded_in(folder: Path) -> None:
+def test_history_has_the_cell_in_which_it_was_recorded(folder: Path) -> None:
     trace = recorded(folder, OPENING, ran("a", "10:00:00", 3))
     fleet = trace.fleet()
     assert fleet is not None
@@ -230,7 +232,7 @@ def test_history_brings_the_cell_it_was_recorded_in(folder: Path) -> None:
     assert getattr(setting, "rate_limit").per_ms == 1500  # noqa: B009  (a union of all inputs)
 
 
-def test_dependencies_on_jobs_that_were_not_recorded_are_forgotten(folder: Path) -> None:
+def test_dependencies_on_jobs_that_were_not_recorded_are_dropped(folder: Path) -> None:
     later = ran("b", "10:00:00", 7, dependencies=["a", "gone"])
     trace = recorded(folder, OPENING, later, ran("a", "11:00:00", 3))
     assert [(one.label, one.submit_ms, one.parents) for one in trace] == [
@@ -240,23 +242,23 @@ def test_dependencies_on_jobs_that_were_not_recorded_are_forgotten(folder: Path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([{"rota_history": 2}], "version 2"),
-        ([{"hello": 1}], "line 1: no line of recorded history: .*rota_history"),
+        ([{"hello": 1}], "line 1: not a line of exported history: .*rota_history"),
         ([OPENING, {"job_id": "a"}], "line 2: .*name"),
         (
             [OPENING, ran("a", "10:00:00", 1), ran("a", "10:00:00", 1)],
-            "line 3: job a is there twice",
+            "line 3: job a is also in line",
         ),
         ([OPENING, ran("a", "10:00:00", 1, requirements={"cpu": 1e99})], "line 2: .*cpu"),
     ],
 )
-def test_a_bad_line_of_history_is_named(folder: Path, rows: list[object], said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_an_error_in_history_names_its_line(folder: Path, rows: list[object], message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         recorded(folder, *rows)
 
 
-def test_empty_history_is_told(folder: Path) -> None:
+def test_empty_history_is_refused(folder: Path) -> None:
     with pytest.raises(TraceError, match="empty"):
         recorded(folder)

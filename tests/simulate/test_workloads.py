@@ -1,4 +1,4 @@
-"""Workloads: made up, shaken, pressed together, and cut to a fleet."""
+"""Workloads: synthetic, with shaken arrivals, at another pace, and fitted to a fleet."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.simulate.builders import Ticks, work
 FLAT = SyntheticSpec(jobs=4_000, rate=10.0, run_ms=30_000, cpu_min=2, cpu_max=5, tenants=4)
 
 
-def test_a_recipe_makes_the_same_workload_each_time() -> None:
+def test_a_spec_makes_the_same_workload_each_time() -> None:
     made = SyntheticWorkload(FLAT)
     assert list(made) == list(made)
     assert list(made) != list(SyntheticWorkload(SyntheticSpec(jobs=4_000, seed=2)))
 
 
-def test_a_made_up_workload_is_as_its_recipe_says() -> None:
+def test_a_synthetic_workload_is_as_its_spec_says() -> None:
     works = list(SyntheticWorkload(FLAT))
     assert len(works) == len(SyntheticWorkload(FLAT)) == 4_000
     assert works[-1].submit_ms / 4_000 == pytest.approx(100, rel=0.1)
@@ -56,12 +56,12 @@ def test_estimates_may_be_too_long_or_missing() -> None:
     assert all(one.terms.expected_runtime_ms is None for one in silent)
 
 
-def test_without_a_rate_all_come_at_once_and_without_a_spread_all_run_alike() -> None:
+def test_jobs_without_a_rate_arrive_at_once_and_without_a_spread_run_equally_long() -> None:
     works = list(SyntheticWorkload(SyntheticSpec(jobs=20, rate=0.0, spread=0.0, run_ms=7_000)))
     assert {(one.submit_ms, one.run_ms) for one in works} == {(0, 7_000)}
 
 
-def test_shaking_moves_every_job_a_little_and_loses_none() -> None:
+def test_shaken_arrivals_move_a_little_and_no_job_is_lost() -> None:
     before = Trace("by hand", [work(100 * n, 1 + n) for n in range(50)])
     after = shaken(before, 60_000, 1)
     assert [one.submit_ms for one in after] == sorted(one.submit_ms for one in after)
@@ -75,7 +75,7 @@ def test_shaking_moves_every_job_a_little_and_loses_none() -> None:
     assert list(after) != list(shaken(before, 60_000, 2))
 
 
-def test_nobody_is_shaken_before_the_jobs_it_waits_for() -> None:
+def test_a_job_is_never_shaken_before_those_it_depends_on() -> None:
     before = Trace("by hand", [work(n, 5, parents=(n - 1,) if n else ()) for n in range(20)])
     works = list(shaken(before, 600_000, 3))
     assert all(up < place for place, one in enumerate(works) for up in one.parents)
@@ -89,13 +89,13 @@ def test_a_pace_below_one_raises_the_load() -> None:
     assert load(Trace("at once", [work(0, 1)]), single_machine_fleet(4)) == float("inf")
 
 
-def test_no_order_ends_before_the_longest_chain_and_all_the_work() -> None:
+def test_the_shortest_makespan_is_the_longest_chain_or_all_the_work() -> None:
     chain = Trace("by hand", [work(0, 5), work(0, 5, parents=(0,)), work(0, 1, 4)])
     assert shortest_ms(chain, single_machine_fleet(4)) == 10_000
     assert shortest_ms(chain, single_machine_fleet(1)) == 14_000
 
 
-def test_what_fits_no_machine_is_left_out_with_all_that_waits_for_it() -> None:
+def test_a_job_that_fits_no_machine_is_left_out_with_all_its_dependents() -> None:
     works = [work(0, 1, 2), work(0, 1, 9), work(1, 1, 1, parents=(1,)), work(2, 1, 1, parents=(0,))]
     kept = fitting(Trace("by hand", works, dropped=3), uniform_fleet(4, 4000).can_run)
     assert [one.submit_ms for one in kept] == [0, 2000]
@@ -103,12 +103,12 @@ def test_what_fits_no_machine_is_left_out_with_all_that_waits_for_it() -> None:
     assert kept.dropped == 5
 
 
-def test_jobs_that_wait_for_each_other_are_refused() -> None:
+def test_jobs_that_depend_on_each_other_are_refused() -> None:
     with pytest.raises(GraphError):
         arranged([work(0, 1), work(0, 1)], {0: [1], 1: [0]})
 
 
-def test_shaken_runs_are_summed_up_as_means_and_deviations() -> None:
+def test_shaken_runs_have_means_and_standard_deviations() -> None:
     setting = StudySetup(
         SyntheticWorkload(SyntheticSpec(jobs=60, rate=1.0, run_ms=3_000)),
         single_machine_fleet(2),

@@ -1,4 +1,4 @@
-"""The checkers are shown histories that must fail, each broken in one place; and a good one."""
+"""Checkers on histories that must fail, each broken in one place, and on a good one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Change: TypeAlias = Callable[[History], None]
 ran = ObservedExecution
 
 
-def good() -> History:
-    """A parent that was lost once, its child, a job cancelled in time, and one that failed."""
+def good_history() -> History:
+    """Makes a job that was lost once, its child, a job cancelled in time, and one that failed."""
     return History(
         sent=["a", "b", "c", "d", "e", "never-heard"],
         answered=[("a", "1"), ("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")],
@@ -55,19 +55,19 @@ def good() -> History:
     )
 
 
-def test_a_good_history_breaks_nothing() -> None:
-    assert broken_promises(good()) == []
+def test_a_good_history_keeps_every_promise() -> None:
+    assert broken_promises(good_history()) == []
 
 
-def test_a_duplicate_that_says_so_is_no_second_job() -> None:
-    history = good()
+def test_a_marked_duplicate_is_no_second_job() -> None:
+    history = good_history()
     history.jobs.append(ObservedJob("9", "a", "skipped", 0, duplicate=True))
     history.answered.append(("a", "9"))
     assert broken_promises(history) == []
 
 
 def test_a_witness_line_of_a_thawing_machine_is_excused() -> None:
-    history = good()
+    history = good_history()
     history.lines.append(WitnessLine("a", 1, "tick", 20.1, "w1"))
     assert broken_promises(history) == []
 
@@ -79,11 +79,11 @@ def changed(place: int, **fields: object) -> Change:
     return change
 
 
-def moved(source: int, target: int) -> Change:
+def with_line_moved(source: int, target: int) -> Change:
     return lambda history: history.lines.insert(target, history.lines.pop(source))
 
 
-def said(*line: WitnessLine) -> Change:
+def with_line(*line: WitnessLine) -> Change:
     return lambda history: history.lines.extend(line)
 
 
@@ -126,7 +126,7 @@ BAD: dict[str, tuple[Change, str]] = {
                 duplicate=True,
             )
         ),
-        "c ran as 9 too, which was said to be a duplicate",
+        "c ran as 9 too, which was marked as a duplicate",
     ),
     "another id": (
         lambda h: h.answered.append(("b", "7")),
@@ -134,7 +134,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "made up": (
         lambda h: h.jobs.append(ObservedJob("9", "z", "cancelled")),
-        "z was submitted by nobody",
+        "z exists, and no client submitted it",
     ),
     "never ended": (changed(2, status="queued"), "c never ended: it is queued"),
     "final changed": (
@@ -146,31 +146,34 @@ BAD: dict[str, tuple[Change, str]] = {
         changed(3, executions=[ran(2, "lost"), ran(1, "lost")]),
         "d has fence 1 after 2",
     ),
-    "fence of another": (changed(1, fence=5), "b says fence 5, its last run 1"),
+    "fence of another": (changed(1, fence=5), "b has fence 5, its last execution 1"),
     "ran without a lease": (
-        said(WitnessLine("d", 2, "begin")),
-        "d ran under fence 2, which nobody",
+        with_line(WitnessLine("d", 2, "begin")),
+        "d ran under fence 2, which no execution has",
     ),
-    "ran twice on one lease": (said(WitnessLine("b", 1, "begin")), "b ran 2 times under fence 1"),
+    "ran twice on one lease": (
+        with_line(WitnessLine("b", 1, "begin")),
+        "b ran 2 times under fence 1",
+    ),
     "started twice": (
         both(
             changed(3, executions=[ran(1, "lost"), ran(2, "lost")], fence=2),
-            said(WitnessLine("d", 2, "begin")),
+            with_line(WitnessLine("d", 2, "begin")),
         ),
         "d may start once and started 2 times",
     ),
-    "overlap": (moved(2, 5), "a: fence 1 said 'tick' after 2 had begun"),
+    "overlap": (with_line_moved(2, 5), "a: fence 1 wrote 'tick' after 2 had begun"),
     "overlap long after a thaw": (
-        said(WitnessLine("a", 1, "tick", 20.1 + WAKING_S, "w1")),
-        "a: fence 1 said 'tick' after 2 had begun",
+        with_line(WitnessLine("a", 1, "tick", 20.1 + WAKING_S, "w1")),
+        "a: fence 1 wrote 'tick' after 2 had begun",
     ),
     "overlap in the thaw of another": (
-        said(WitnessLine("a", 1, "tick", 20.1, "w2")),
-        "a: fence 1 said 'tick' after 2 had begun",
+        with_line(WitnessLine("a", 1, "tick", 20.1, "w2")),
+        "a: fence 1 wrote 'tick' after 2 had begun",
     ),
     "too much at once": (
-        said(WitnessLine("d", 1, "tick", 15.5, "w2")),
-        "w2 has room for 1 and ran 2 at 15.00",
+        with_line(WitnessLine("d", 1, "tick", 15.5, "w2")),
+        "w2 has 1 slots and ran 2 at 15.00",
     ),
     "success without an end": (
         without_line(-1),
@@ -178,18 +181,18 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "two successes": (
         changed(0, executions=[ran(1, "succeeded"), ran(2, "succeeded")]),
-        "a succeeded, yet its runs are",
+        "a succeeded, and its executions",
     ),
     "a success that does not count": (
         changed(0, status="failed"),
         "a succeeded under fence 2 but is failed",
     ),
     "ran after cancel": (
-        said(WitnessLine("c", 1, "begin")),
-        "c was cancelled and then said 'begin'",
+        with_line(WitnessLine("c", 1, "begin")),
+        "c was cancelled and then wrote 'begin'",
     ),
     "skipped yet ran": (changed(3, status="skipped"), "d is skipped, yet it ran"),
-    "child first": (moved(6, 0), "b began before a had succeeded"),
+    "child first": (with_line_moved(6, 0), "b began before a had succeeded"),
     "child of a failure": (
         changed(
             0,
@@ -202,8 +205,8 @@ BAD: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_broken_promise_is_named(name: str) -> None:
+def test_a_history_that_breaks_a_promise_is_found(name: str) -> None:
     break_it, sentence = BAD[name]
-    history = good()
+    history = good_history()
     break_it(history)
     assert any(sentence in broken for broken in broken_promises(history)), broken_promises(history)

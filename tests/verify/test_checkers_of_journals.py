@@ -1,4 +1,4 @@
-"""The checkers are shown journals that no honest leader writes, each broken in one place."""
+"""Checkers on journals that must fail, each broken in one place, and on a good one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rota.verify.history import History, ObservedJob
 
 Change: TypeAlias = Callable[[list[JournalRecord]], None]
 
-ROOM = Resources(cpu_milli=1_000, memory=100)
+CAPACITY = Resources(cpu_milli=1_000, memory=100)
 SPEC = Spec(
     Terms("j", "default", "default", 0, Needs(Resources(cpu_milli=1_000)), RetryPolicy()),
     task=b"{}",
@@ -51,13 +51,13 @@ OF_JOURNALS = (
     "within_limits",
     "tables_equal_journal",
 )
-TOLD = {"a": "succeeded", "b": "running"}
+TABLES = {"a": "succeeded", "b": "running"}
 
 
 def broken_journal(records: list[JournalRecord], shown: dict[str, str]) -> list[str]:
-    """What the checkers say of a journal, and of tables that show this."""
-    told = [ObservedJob(job_id, job_id, status) for job_id, status in shown.items()]
-    verdicts = judge(History(journal=records, jobs=told), OF_JOURNALS)
+    """Returns the violations in a journal, and in tables that show `shown`."""
+    jobs = [ObservedJob(job_id, job_id, status) for job_id, status in shown.items()]
+    verdicts = judge(History(journal=records, jobs=jobs), OF_JOURNALS)
     return [verdict.violation.message for verdict in verdicts]
 
 
@@ -70,7 +70,7 @@ def move(job_id: str, state: JobState, fence: int = 1) -> MoveJob:
 
 
 def run(name: str, fence: int, state: ExecutionState, worker: str = "w") -> PutExecution:
-    """An execution of the job that its name begins with."""
+    """Writes an execution of the job whose name begins its own."""
     execution = ExecutionId(name)
     return PutExecution(
         Execution(execution, JobId(name[0]), WorkerId(worker), 1, fence, state, claimed_at=0)
@@ -84,10 +84,10 @@ def journal(*bodies: tuple[int, list[AnyWrite]]) -> list[JournalRecord]:
     ]
 
 
-def good() -> list[JournalRecord]:
-    """One job lost by a first leader's worker and run again under the second; one that waits."""
+def good_journal() -> list[JournalRecord]:
+    """Makes a job that was lost under the first leader and run again under the second."""
     return journal(
-        (1, [PutWorker(Worker(WorkerId("w"), "w", "s", ROOM)), put("a", JobState.QUEUED)]),
+        (1, [PutWorker(Worker(WorkerId("w"), "w", "s", CAPACITY)), put("a", JobState.QUEUED)]),
         (1, [move("a", JobState.RUNNING), run("a1", 1, ExecutionState.CLAIMED)]),
         (1, [put("b", JobState.QUEUED, spec=ONCE)]),
         (2, []),
@@ -101,24 +101,24 @@ def good() -> list[JournalRecord]:
 def prefetched(
     name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED
 ) -> PutExecution:
-    """An execution that was prefetched for another's place."""
+    """Writes an execution that is prefetched behind another."""
     write = run(name, 1, state)
     execution = msgspec.structs.replace(write.execution, behind=ExecutionId(behind))
     return PutExecution(execution)
 
 
-def test_an_execution_that_waits_for_a_place_takes_none() -> None:
-    records = good()
-    said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1"))(records)
-    assert broken_journal(records, {**TOLD, "c": "running"}) == []
+def test_a_prefetched_execution_uses_no_resources() -> None:
+    records = good_journal()
+    with_record(put("c", JobState.RUNNING, 1), prefetched("c1", "b1"))(records)
+    assert broken_journal(records, {**TABLES, "c": "running"}) == []
 
 
-def test_a_good_journal_breaks_nothing() -> None:
-    assert broken_journal(good(), TOLD) == []
+def test_a_good_journal_keeps_every_promise() -> None:
+    assert broken_journal(good_journal(), TABLES) == []
 
 
-def said(*writes: AnyWrite, epoch: int = 2) -> Change:
-    """One more record."""
+def with_record(*writes: AnyWrite, epoch: int = 2) -> Change:
+    """Adds one more record."""
     return lambda records: records.append(
         JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes))
     )
@@ -141,86 +141,86 @@ def both(*changes: Change) -> Change:
 
 BAD: dict[str, tuple[Change, str]] = {
     "a gap": (without(3), "record 5 follows 3"),
-    "an old leader": (said(epoch=1), "record 9 is of epoch 1, after 2"),
+    "an old leader": (with_record(epoch=1), "record 9 is of epoch 1, after 2"),
     "out of a final state": (
-        said(move("a", JobState.QUEUED, 2)),
+        with_record(move("a", JobState.QUEUED, 2)),
         "job a went from succeeded to queued",
     ),
     "an illegal move": (
-        both(said(move("b", JobState.CANCELLING)), said(move("b", JobState.FAILED))),
+        both(with_record(move("b", JobState.CANCELLING)), with_record(move("b", JobState.FAILED))),
         "job b went from cancelling to failed",
     ),
     "a fence that falls": (
-        said(move("b", JobState.RUNNING, 0)),
+        with_record(move("b", JobState.RUNNING, 0)),
         "job b went from fence 1 back to 0",
     ),
     "a fence given twice": (
-        said(
+        with_record(
             run("b1", 1, ExecutionState.LOST),
             run("b2", 1, ExecutionState.CLAIMED),
         ),
         "job b was given fence 1 after 1",
     ),
     "a dead execution lives": (
-        said(run("a2", 2, ExecutionState.RUNNING)),
+        with_record(run("a2", 2, ExecutionState.RUNNING)),
         "execution a2 went from succeeded to running",
     ),
     "two leases": (
-        said(run("b2", 2, ExecutionState.CLAIMED)),
+        with_record(run("b2", 2, ExecutionState.CLAIMED)),
         "job b has 2 leases at once",
     ),
     "a run without a lease": (
-        said(run("b1", 1, ExecutionState.LOST)),
+        with_record(run("b1", 1, ExecutionState.LOST)),
         "job b is running with 0 leases",
     ),
     "a lease without a run": (
-        said(move("b", JobState.QUEUED)),
+        with_record(move("b", JobState.QUEUED)),
         "job b is queued with 1 leases",
     ),
     "over capacity": (
-        said(
+        with_record(
             put("c", JobState.RUNNING, 1),
             run("c1", 1, ExecutionState.CLAIMED),
         ),
-        "worker w has 1000 cpu and gave 2000",
+        "worker w has 1000 cpu and its executions 2000",
     ),
     "a prefetched execution that does not wait": (
-        said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1", ExecutionState.RUNNING)),
-        "worker w has 1000 cpu and gave 2000",
+        with_record(put("c", JobState.RUNNING, 1), prefetched("c1", "b1", ExecutionState.RUNNING)),
+        "worker w has 1000 cpu and its executions 2000",
     ),
     "two prefetched for one place": (
         both(
-            said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1")),
-            said(put("d", JobState.RUNNING, 1), prefetched("d1", "b1")),
-            said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
+            with_record(put("c", JobState.RUNNING, 1), prefetched("c1", "b1")),
+            with_record(put("d", JobState.RUNNING, 1), prefetched("d1", "b1")),
+            with_record(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
         ),
-        "worker w has 1000 cpu and gave 2000",
+        "worker w has 1000 cpu and its executions 2000",
     ),
-    "a worker nobody knows": (
-        said(
+    "an unknown worker": (
+        with_record(
             put("c", JobState.RUNNING, 1),
             run("c1", 1, ExecutionState.CLAIMED, worker="x"),
         ),
-        "worker x was given work",
+        "worker x has executions",
     ),
-    "a job nobody knows": (
-        said(run("z1", 1, ExecutionState.CLAIMED)),
-        "job z, which nobody submitted",
+    "an unknown job": (
+        with_record(run("z1", 1, ExecutionState.CLAIMED)),
+        "job z, which was not submitted",
     ),
     "started twice": (
-        said(
+        with_record(
             run("b1", 1, ExecutionState.LOST),
             move("b", JobState.RUNNING, 2),
             run("b2", 2, ExecutionState.CLAIMED),
         ),
-        "job b may start once and was given out 2 times",
+        "job b may start once and has 2 executions",
     ),
     "a lost job": (
-        said(put("c", JobState.QUEUED)),
-        "job c is queued by the journal and nowhere by the tables",
+        with_record(put("c", JobState.QUEUED)),
+        "job c is queued by the journal and missing by the tables",
     ),
     "tables behind": (
-        said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
+        with_record(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
         "job b is failed by the journal and running by the tables",
     ),
     "a job from nowhere": (
@@ -231,9 +231,9 @@ BAD: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_broken_promise_is_named(name: str) -> None:
+def test_a_journal_that_breaks_a_promise_is_found(name: str) -> None:
     break_it, sentence = BAD[name]
-    records = good()
+    records = good_journal()
     break_it(records)
-    broken = broken_journal(records, TOLD)
+    broken = broken_journal(records, TABLES)
     assert any(sentence in one for one in broken), broken

@@ -1,4 +1,4 @@
-"""The checkers of schedules and of limits are shown journals that break a promise in one place."""
+"""Checkers of schedules and limits on journals that break a promise in one place."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SCHEDULE = Schedule(
 
 
 def fired(at: int, job: str) -> list[AnyWrite]:
-    """What a leader writes when an instant is decided."""
+    """Writes what a leader writes when it decides an instant."""
     spec = replace(SPEC, origin=Origin(S, at))
     return [
         PutJob(JobId(job), spec, Life(JobState.QUEUED)),
@@ -78,35 +78,35 @@ def schedules(*bodies: list[AnyWrite]) -> list[str]:
     return broken("schedules_fire_once", [PutSchedule(SCHEDULE)], *bodies)
 
 
-def test_instants_decided_one_after_the_other_break_nothing() -> None:
+def test_instants_decided_one_after_the_other_keep_the_promise() -> None:
     assert schedules(fired(EVERY, "a"), fired(2 * EVERY, "b"), fired(3 * EVERY, "c")) == []
 
 
-def test_instants_that_share_a_record_break_nothing() -> None:
+def test_instants_that_share_a_record_keep_the_promise() -> None:
     missed = Occurrence(S, 2 * EVERY, OccurrenceDecision.SKIPPED, decided_at=9, until=4 * EVERY)
     assert schedules(fired(EVERY, "a"), [PutOccurrence(missed)], fired(5 * EVERY, "b")) == []
 
 
-def test_an_instant_that_makes_two_jobs_is_named() -> None:
+def test_an_instant_that_creates_two_jobs_is_found() -> None:
     found = schedules(fired(EVERY, "a"), fired(EVERY, "b"))
     assert "record 3: schedule s made two jobs at 1000" in found
     assert "schedule s made 2 jobs for 1000" in found
 
 
-def test_an_instant_left_out_is_named() -> None:
+def test_an_instant_without_a_decision_is_found() -> None:
     assert schedules(fired(EVERY, "a"), fired(3 * EVERY, "c")) == [
         "schedule s has no record of its instant 2000"
     ]
 
 
-def test_a_watermark_that_goes_back_is_named() -> None:
+def test_a_watermark_that_goes_back_is_found() -> None:
     back: list[AnyWrite] = [MoveSchedule(S, ScheduleState(watermark=EVERY))]
     found = schedules(fired(EVERY, "a"), fired(2 * EVERY, "b"), back)
     assert "record 4: schedule s went back to 1000" in found
 
 
 def keyed(job: str, state: ExecutionState, fence: int = 1) -> list[AnyWrite]:
-    """A job of the key `k`, of which one may run, and an execution of it."""
+    """Writes a job of the key `k` with limit 1, and an execution of it."""
     spec = replace(SPEC, concurrency=Concurrency("k"))
     execution = Execution(
         ExecutionId(f"{job}{fence}"), JobId(job), WorkerId("w"), 1, fence, state, claimed_at=0
@@ -114,11 +114,13 @@ def keyed(job: str, state: ExecutionState, fence: int = 1) -> list[AnyWrite]:
     return [PutJob(JobId(job), spec, Life(JobState.RUNNING)), PutExecution(execution)]
 
 
-def test_one_after_the_other_is_within_the_limit() -> None:
+def test_jobs_of_a_key_that_run_one_after_the_other_are_within_its_limit() -> None:
     over = [*keyed("a", ExecutionState.SUCCEEDED), *keyed("b", ExecutionState.CLAIMED)]
     assert broken("within_limits", keyed("a", ExecutionState.RUNNING), over) == []
 
 
-def test_two_of_a_key_at_once_are_named() -> None:
+def test_two_jobs_of_a_key_that_run_at_once_are_found() -> None:
     bodies = (keyed("a", ExecutionState.RUNNING), keyed("b", ExecutionState.CLAIMED))
-    assert broken("within_limits", *bodies) == ["record 2: 2 jobs of key k run at once, 1 may"]
+    assert broken("within_limits", *bodies) == [
+        "record 2: 2 jobs of key k run at once, its limit is 1"
+    ]

@@ -1,3 +1,3 @@
-"""Alerts: rules with conditions on the cell's metrics, evaluated by the leader, and notifications
-of what begins and ends.
+"""Alerts: the leader evaluates rules on the cell's metrics and sends notifications when they begin
+to fire and when they resolve.
 """

@@ -1,7 +1,7 @@
 """Alert conditions: samples the leader's metrics, keeps the samples of an hour, and compares them
-with a rule.
+with rules.
 
-A sample costs what there is of queues, workers and classes, never what waits.
+The cost of a sample grows with queues, workers and classes, never with waiting jobs.
 """
 
 from __future__ import annotations
@@ -23,61 +23,59 @@ from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
 COUNTED_SKIPS = (SkipReason.MISSED, SkipReason.TOO_OLD, SkipReason.BACKLOG)
-"""Why runs of schedules are skipped that somebody may have counted on."""
+"""Reasons to skip a schedule's run that a user may have relied on."""
 
 Buckets = Sequence[tuple[float, int]]
 
 
 class MetricsSource(Protocol):
-    """What the engine counts."""
+    """Metrics of the engine that alerts read."""
 
     def finished(self) -> Mapping[tuple[str, str], int]:
-        """Jobs ended, by (queue, state)."""
+        """Returns finished jobs by (queue, state)."""
         ...
 
     def decided(self) -> Mapping[tuple[str, str], int]:
-        """Instants of schedules, by (decision, why skipped)."""
+        """Returns instants of schedules by (decision, reason of a skip)."""
         ...
 
     def deadlines(self) -> Mapping[str, int]:
-        """Jobs with a deadline, by what came of it."""
+        """Returns jobs with a deadline by its status."""
         ...
 
-    def histograms(self) -> Mapping[str, Histogram]:
-        """By name."""
-        ...
+    def histograms(self) -> Mapping[str, Histogram]: ...
 
     def projection_lag_seconds(self) -> float:
-        """How far the tables are behind the journal."""
+        """Returns how far the tables are behind the journal."""
         ...
 
 
 class QueueSample(msgspec.Struct, frozen=True):
-    """One queue, or all of them."""
+    """Metrics of one queue, or of all together."""
 
     waiting: int = 0
     ended: int = 0
     """Succeeded or failed."""
     failed: int = 0
     ready_ms: Millis = 0
-    """How long the longest waiting of those that come next has been ready."""
+    """How long the longest waiting first job of a class has been ready."""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """The figures of one moment."""
+    """Metrics of one moment."""
 
     at: Millis
-    """By the steady clock."""
+    """The steady clock's time."""
     queues: Mapping[str, QueueSample]
-    """"" is all of them; others only if a rule names them."""
+    """By name, if a rule names it; "" is all queues together."""
     online: int
     lost: tuple[Instant, ...]
-    """When each worker that is gone without a word was given up."""
+    """When each lost worker was found to be lost."""
     missed: int
     at_risk: int
-    """Jobs that were ever found unlikely to end in time ..."""
+    """Jobs that have ever been at risk to miss their deadline."""
     overdue: int
-    """... and that did not."""
+    """Jobs that have missed it."""
     appends: Buckets
     lateness: Buckets
     behind_s: float
@@ -86,17 +84,17 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Sampler:
-    """Takes looks."""
+    """Takes samples of the metrics."""
 
     def __init__(
-        self, brain: Brain, counted: MetricsSource, disk_free: Callable[[], int | None]
+        self, brain: Brain, metrics: MetricsSource, disk_free: Callable[[], int | None]
     ) -> None:
         self._brain = brain
-        self._metrics = counted
+        self._metrics = metrics
         self._disk_free = disk_free
 
     def sample(self, named: Iterable[str]) -> Sample:
-        """Now; the brain must be settled. `named` are the queues that rules ask for."""
+        """Takes a sample, with the queues that rules name; call `settled` before."""
         now = self._brain.clock.now()
         workers = self._brain.workers()
         measured = self._metrics.histograms()
@@ -125,13 +123,13 @@ class Sampler:
         waiting = {one.queue.name: one.depth.get(JobState.QUEUED, 0) for one in queues}
         ready = ready_ms(queues, self._brain.ready_since(), now)
         ended = self._metrics.finished()
-        everybody = QueueSample(
+        total = QueueSample(
             sum(waiting[one.queue.name] for one in queues if not one.queue.paused),
             sum(count for (_, state), count in ended.items() if state in _ENDED),
             sum(count for (_, state), count in ended.items() if state == JobState.FAILED.value),
             max(ready.values(), default=0),
         )
-        return {"": everybody} | {
+        return {"": total} | {
             name: QueueSample(
                 waiting.get(name, 0),
                 sum(ended.get((name, state), 0) for state in _ENDED),
@@ -145,7 +143,7 @@ class Sampler:
 def ready_ms(
     queues: Sequence[QueueInfo], since: Mapping[str, Instant], now: Instant
 ) -> dict[str, Millis]:
-    """By queue, for how long a job that comes next has been ready; paused ones wait on purpose."""
+    """Returns by queue how long its first job has been ready; paused queues wait on purpose."""
     return {
         one.queue.name: max(0, now - since[one.queue.name])
         for one in queues
@@ -153,62 +151,60 @@ def ready_ms(
     }
 
 
-def lost_at(workers: Sequence[WorkerInfo], patience: Millis) -> Iterator[Instant]:
-    """When each worker that is lost was given up: it had been silent for its lease.
+def lost_at(workers: Sequence[WorkerInfo], lease_ms: Millis) -> Iterator[Instant]:
+    """Yields when each lost worker went offline: after silence for a lease.
 
-    One that leaves says so.
+    A worker that deregisters goes offline sooner.
     """
     for one in workers:
         gone, seen = one.worker.gone_at, one.last_seen
-        away = one.worker.state is WorkerState.OFFLINE
-        if away and gone is not None and seen is not None and gone - seen >= patience:
+        offline = one.worker.state is WorkerState.OFFLINE
+        if offline and gone is not None and seen is not None and gone - seen >= lease_ms:
             yield gone
 
 
 class SampleHistory:
-    """The looks of the longest window, oldest first."""
+    """Keeps the samples of the longest window, oldest first."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
         self.leader_changes: deque[Millis] = deque(maxlen=100)
-        """When, by the steady clock, another server was found to lead."""
+        """Times, by the steady clock, at which another server was found to lead."""
 
-    def add(self, look: Sample) -> None:
-        """The newest; those that no window reaches go."""
-        self._samples.append(look)
-        while look.at - self._samples[0].at > WINDOW_MS_MAX:
+    def add(self, sample: Sample) -> None:
+        """Adds the newest sample; drops those older than the longest window."""
+        self._samples.append(sample)
+        while sample.at - self._samples[0].at > WINDOW_MS_MAX:
             self._samples.popleft()
 
     @property
     def newest(self) -> Sample:
-        """The last one."""
         return self._samples[-1]
 
     def before(self, window_ms: Millis) -> Sample:
-        """The oldest that is no older than the window."""
-        edge = self.newest.at - window_ms
-        return next(one for one in self._samples if one.at >= edge)
+        """Returns the oldest sample of the window."""
+        start = self.newest.at - window_ms
+        return next(one for one in self._samples if one.at >= start)
 
     def covers(self, window_ms: Millis, queue: str = "") -> bool:
-        """Whether a whole window was seen, of this queue too if one is named."""
+        """Whether there are samples of a whole window, with this queue if one is named."""
         seen = self.newest.at - self._samples[0].at >= window_ms
         return seen and (not queue or queue in self.before(window_ms).queues)
 
-    def with_one_more(self, look: Sample) -> SampleHistory:
-        """The same and another look, for a question that is not to be remembered."""
-        made = SampleHistory()
-        made._samples.extend(self._samples)
-        made.leader_changes.extend(self.leader_changes)
-        made.add(look)
-        return made
+    def with_one_more(self, sample: Sample) -> SampleHistory:
+        """Returns a copy with another sample, for an evaluation that changes nothing."""
+        copy = SampleHistory()
+        copy._samples.extend(self._samples)
+        copy.leader_changes.extend(self.leader_changes)
+        copy.add(sample)
+        return copy
 
     def leader_changes_within(self, window_ms: Millis) -> int:
-        """How many there were within the window."""
         return sum(self.newest.at - at <= window_ms for at in self.leader_changes)
 
 
 def measured_between(earlier: Buckets, later: Buckets) -> list[tuple[float, int]]:
-    """(lower bound of a bucket, how many fell into it since then)."""
+    """Returns (lower bound of a bucket, measurements that fell into it between two samples)."""
     found = []
     low, before, after = 0.0, 0, 0
     old = dict(earlier)
@@ -219,7 +215,7 @@ def measured_between(earlier: Buckets, later: Buckets) -> list[tuple[float, int]
 
 
 def exceeded_by(found: Sequence[tuple[float, int]], part: float) -> float:
-    """What this part of all measurements was above, as far as the buckets tell; 0 if none."""
+    """Returns the bound that this part of all measurements exceeded, by buckets; 0 if none."""
     wanted = max(1.0, part * sum(count for _, count in found))
     above = 0
     for low, count in reversed(found):
@@ -232,24 +228,24 @@ def exceeded_by(found: Sequence[tuple[float, int]], part: float) -> float:
 ONE_IN_TWENTY = 0.05
 ANY = 0.0
 AT_ONCE = (Condition.WAIT, Condition.NO_WORKERS, Condition.TABLES_BEHIND, Condition.DISK_LOW)
-"""What one look tells; the others compare with the beginning of the window."""
+"""Conditions that one sample shows; the others compare it with the beginning of the window."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a rule's figure is, and whether that is what it watches for."""
+    """Result of a rule: its value, and whether its condition holds."""
 
     value: float
     holds: bool
     said: str
-    """For people."""
+    """The message."""
 
 
 Measure = Callable[[AlertRule, SampleHistory], float | None]
-"""A rule's figure; None: there is too little to tell."""
+"""Computes a rule's value; None: there is too little data."""
 
 
 def evaluate_rule(rule: AlertRule, history: SampleHistory) -> Finding | None:
-    """None: nothing can be said yet."""
+    """Compares the samples with a rule; None: there is too little data yet."""
     value = _MEASURES[rule.condition](rule, history)
     if value is None:
         return None
@@ -257,19 +253,19 @@ def evaluate_rule(rule: AlertRule, history: SampleHistory) -> Finding | None:
     holds = value < rule.threshold if below else value >= rule.threshold
     seen = rule.condition in AT_ONCE or history.covers(rule.window_ms, rule.queue)
     if not holds and not seen:
-        # A new leader has not seen what an old one saw, nor anybody a queue that no rule named
-        # before: that it is over cannot be said yet.
+        # A new leader has no samples of the last one, and there are none of a queue that no rule
+        # named before: whether the condition has ended is unknown.
         return None
     return Finding(value, holds, describe(rule, value))
 
 
 def describe(rule: AlertRule, value: float) -> str:
-    """One line: what is watched for, where, the figure and the threshold."""
-    sense = CONDITION_INFOS[rule.condition]
-    place = f" of queue {rule.queue}" if rule.queue else ""
+    """Writes the message: condition, queue, value, threshold and meaning, in one line."""
+    info = CONDITION_INFOS[rule.condition]
+    where = f" of queue {rule.queue}" if rule.queue else ""
     limit = "at most" if rule.condition is Condition.DISK_LOW else "from"
-    figure = f"{_amount(value, sense.unit)} ({limit} {_amount(rule.threshold, sense.unit)})"
-    return f"{rule.condition.value.replace('_', ' ')}{place}: {figure}; {sense.meaning}"
+    shown = f"{_amount(value, info.unit)} ({limit} {_amount(rule.threshold, info.unit)})"
+    return f"{rule.condition.value.replace('_', ' ')}{where}: {shown}; {info.meaning}"
 
 
 def _amount(value: float, unit: str) -> str:
@@ -286,7 +282,7 @@ def _amount(value: float, unit: str) -> str:
 def _queue(rule: AlertRule, history: SampleHistory) -> tuple[QueueSample, QueueSample]:
     nothing = QueueSample()
     now = history.newest.queues.get(rule.queue, nothing)
-    # A queue that was not looked at then begins with what it is now.
+    # A queue that an older sample does not have begins with its present values.
     return history.before(rule.window_ms).queues.get(rule.queue, now), now
 
 
@@ -311,8 +307,8 @@ def _exhausted_jobs(rule: AlertRule, history: SampleHistory) -> float | None:
 
 
 def _lost_workers(rule: AlertRule, history: SampleHistory) -> float | None:
-    edge = history.newest.wall - rule.window_ms
-    return sum(at >= edge for at in history.newest.lost)
+    start = history.newest.wall - rule.window_ms
+    return sum(at >= start for at in history.newest.lost)
 
 
 def _unserved(rule: AlertRule, history: SampleHistory) -> float | None:

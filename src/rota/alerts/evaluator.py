@@ -1,9 +1,8 @@
-"""Evaluates alert rules on the leader: samples, judges, remembers, notifies. Runs beside the
-engine, never in a turn.
+"""Evaluates alert rules on the leader and sends notifications, beside the engine, never in a turn.
 
-What people set and what was sent are notes in the store, so the next leader goes on from there.
-A notification is written down before it is sent and struck out after: a leader that dies in
-between may send it twice, never not at all.
+Settings and state are notes in the store, so the next leader continues from them. A notification is
+stored before it is sent and removed after: a leader that dies in between may send it twice, never
+not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rota.store.protocol import StoreError
 
 log = structlog.get_logger("rota.alerts")
 
-SETTINGS_KEY = "alerts.book"
+SETTINGS_KEY = "alerts.book"  # stored: an old word for the settings
 STATE_KEY = "alerts.state"
 NEVER = 1 << 62
 PAUSE_S_MIN = 0.05
@@ -35,9 +34,10 @@ T = TypeVar("T")
 
 
 class SavedAlerts(msgspec.Struct):
-    """What the watch itself remembers through a change of the leader."""
+    """State of the evaluator that survives a change of the leader. It is stored by field name."""
 
     board: AlertState = msgspec.field(default_factory=AlertState)
+    """The state of all rules."""
     outbox: Outbox = msgspec.field(default_factory=Outbox)
 
 
@@ -45,19 +45,19 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class AlertEvaluator:
-    """One for each server; it acts only while its server leads."""
+    """Evaluates the rules and delivers notifications while this server leads."""
 
     def __init__(
-        self, brain: Brain, watcher: Sampler, notes: Notes, post: NotificationSender
+        self, brain: Brain, sampler: Sampler, notes: Notes, sender: NotificationSender
     ) -> None:
         self._brain = brain
-        self._sampler = watcher
+        self._sampler = sampler
         self._notes = notes
-        self._sender = post
+        self._sender = sender
         self._epoch: int | None = None
-        """The leadership for which the notes were read; None: they have to be."""
+        """The epoch in which the notes were read; None: they must be read."""
         self._led = 0
-        """The last leadership of this server."""
+        """The newest epoch in which this server led."""
         self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._outbox_changed = asyncio.Event()
@@ -67,21 +67,20 @@ class AlertEvaluator:
         self.findings: dict[str, Finding | None] = {}
 
     def start(self) -> None:
-        """From now on."""
         self._tasks = [
             asyncio.create_task(self._evaluate_periodically(), name="rota-alerts"),
-            asyncio.create_task(self._deliver_periodically(), name="rota-alerts-post"),
+            asyncio.create_task(self._deliver_periodically(), name="rota-alert-delivery"),
         ]
 
     async def stop(self) -> None:
-        """What was not told yet is written down already."""
+        """Stops both tasks; notifications that are not sent yet are stored already."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
     async def open(self) -> None:
-        """Reads what was set and told, if that has not been done for this leadership."""
+        """Reads the notes, unless they were read in this epoch."""
         async with self._lock:
             if not self._brain.ready:
                 raise UnavailableError(f"not ready: {self._brain.trouble}")
@@ -94,7 +93,7 @@ class AlertEvaluator:
             self.saved = _decoded(await self._notes.get(STATE_KEY), SavedAlerts) or SavedAlerts()
             board, leader = self.saved.board, self._brain.standing().leader or ""
             if board.epoch != self._led:
-                # Somebody else led, or this server has just started: what it saw is no whole.
+                # Another server led, or this one has just started: its samples have a gap.
                 self.history = SampleHistory()
                 self.findings = {}
                 if board.leader not in ("", leader):
@@ -105,46 +104,47 @@ class AlertEvaluator:
             self._outbox_changed.set()
 
     def firing(self) -> list[AlertRule]:
-        """The rules that fire now, silenced or not."""
-        places = self.saved.board.places
-        found = [(rule, places.get(rule.name)) for rule in self.settings.all_rules()]
-        return [rule for rule, place in found if place and place.state is RuleStatus.FIRING]
+        """Lists the rules that fire now, silenced or not."""
+        states = self.saved.board.places
+        found = [(rule, states.get(rule.name)) for rule in self.settings.all_rules()]
+        return [rule for rule, state in found if state and state.state is RuleStatus.FIRING]
 
     async def change(self, changed: Callable[[AlertSettings], AlertSettings]) -> AlertSettings:
-        """Sets something; durable when it returns."""
+        """Changes the settings; they are durable when it returns."""
         await self.open()
         async with self._lock:
-            book = changed(self.settings)
-            await self._notes.put(SETTINGS_KEY, _encode(book))
-            for gone in [name for name in self.settings.channels if name not in book.channels]:
-                self.saved.outbox.forget(gone)
-            self.settings = book
-        return book
+            settings = changed(self.settings)
+            await self._notes.put(SETTINGS_KEY, _encode(settings))
+            for name in self.settings.channels:
+                if name not in settings.channels:
+                    self.saved.outbox.forget(name)
+            self.settings = settings
+        return settings
 
-    async def try_channel(self, channel: str, notice: Notification) -> None:
-        """Sends it to one address, now, and remembers what came of it; raises NotTakenError."""
-        letter, error = OutboxEntry(channel, notice), ""
+    async def try_channel(self, channel: str, notification: Notification) -> None:
+        """Sends a notification to one channel now and keeps the result; raises DeliveryError."""
+        entry, error = OutboxEntry(channel, notification), ""
         try:
             await self._sender.send(
-                self.settings.channels[channel], notice, self._brain.clock.now()
+                self.settings.channels[channel], notification, self._brain.clock.now()
             )
         except DeliveryError as caught:
             error = str(caught)[:ERROR_CHARS_MAX]
             raise
         finally:
             async with self._lock:
-                self.saved.outbox.tried(letter, self._brain.clock.now(), error)
+                self.saved.outbox.tried(entry, self._brain.clock.now(), error)
                 await self._notes.put(STATE_KEY, _encode(self.saved))
 
     async def try_rule(self, rule: AlertRule) -> Finding | None:
-        """What it would find now; None: nothing can be said yet. Changes nothing."""
+        """Evaluates a rule now without changing anything; None: there is too little data yet."""
         await self.open()
         await self._brain.settled()
-        look = self._sampler.sample((rule.queue,) if rule.queue else ())
-        return evaluate_rule(rule, self.history.with_one_more(look))
+        sample = self._sampler.sample((rule.queue,) if rule.queue else ())
+        return evaluate_rule(rule, self.history.with_one_more(sample))
 
     async def evaluate(self) -> None:
-        """Once, if this server leads."""
+        """Evaluates all rules once, if this server leads."""
         if not self._brain.standing().leads:
             self._epoch = None
             return
@@ -157,43 +157,41 @@ class AlertEvaluator:
         }
         async with self._lock:
             before = self.saved.board.fingerprint()
-            notices = self.saved.board.advance(
-                self.settings, self.findings, self._brain.clock.now()
-            )
-            self.saved.outbox.put(notices, self.settings)
-            if notices or before != self.saved.board.fingerprint():
+            made = self.saved.board.advance(self.settings, self.findings, self._brain.clock.now())
+            self.saved.outbox.put(made, self.settings)
+            if made or before != self.saved.board.fingerprint():
                 await self._notes.put(STATE_KEY, _encode(self.saved))
-        for notice in notices:
-            log.warning("alert", rule=notice.rule, status=notice.news.value, message=notice.said)
-        if notices:
+        for one in made:
+            log.warning("alert", rule=one.rule, status=one.news.value, message=one.said)
+        if made:
             self._outbox_changed.set()
 
     async def deliver(self) -> None:
-        """Sends what is due, if this server leads; addresses do not wait for each other."""
+        """Sends what is due, if this server leads; channels do not wait for each other."""
         if self._epoch is None or not self._brain.standing().leads:
             return
-        async with self._lock:  # what a look has just found is written down by then
+        async with self._lock:  # an evaluation under way has stored its notifications by then
             due = self.saved.outbox.due(self._brain.clock.now())
         if due:
-            await asyncio.gather(*(self._send(letter) for letter in due))
+            await asyncio.gather(*(self._send(entry) for entry in due))
 
-    async def _send(self, letter: OutboxEntry) -> None:
-        channel = self.settings.channels.get(letter.channel)
+    async def _send(self, entry: OutboxEntry) -> None:
+        channel = self.settings.channels.get(entry.channel)
         outbox = self.saved.outbox
         if channel is None:
-            outbox.drop(letter)
+            outbox.drop(entry)
             return
         now = self._brain.clock.now()
         try:
-            await self._sender.send(channel, letter.notice, now)
-            outbox.delivered(letter, self._brain.clock.now())
+            await self._sender.send(channel, entry.notice, now)
+            outbox.delivered(entry, self._brain.clock.now())
         except DeliveryError as error:
             reason = str(error)[:ERROR_CHARS_MAX]
-            about = {"rule": letter.notice.rule, "channel": channel.name, "reason": reason}
-            if outbox.failed(letter, now, reason):
-                log.warning("alert_not_told", **about)
+            about = {"rule": entry.notice.rule, "channel": channel.name, "reason": reason}
+            if outbox.failed(entry, now, reason):
+                log.warning("notification_not_sent", **about)
             else:
-                log.error("alert_given_up", **about)
+                log.error("notification_dropped", **about)
         async with self._lock:
             if outbox is self.saved.outbox:
                 await self._notes.put(STATE_KEY, _encode(self.saved))
@@ -209,20 +207,20 @@ class AlertEvaluator:
             self._outbox_changed.clear()
             waiting = self.saved.outbox.due(NEVER)
             now = self._brain.clock.now()
-            pause_ms = min((letter.due_at - now for letter in waiting), default=NEVER)
+            pause_ms = min((entry.due_at - now for entry in waiting), default=NEVER)
             with contextlib.suppress(TimeoutError):
                 pause_s = min(max(pause_ms / 1000, PAUSE_S_MIN), LOOK_S)
                 async with asyncio.timeout(pause_s):
                     await self._outbox_changed.wait()
 
 
-async def _try(deed: Callable[[], Awaitable[None]]) -> None:
+async def _try(work: Callable[[], Awaitable[None]]) -> None:
     try:
-        await deed()
+        await work()
     except (StoreError, UnavailableError) as error:
-        log.warning("alerts_not_watched", reason=str(error))
-    except Exception:  # the loop's top: whatever it was, look again
-        log.exception("alerts_not_watched")
+        log.warning("alerts_not_evaluated", reason=str(error))
+    except Exception:  # the loop's top: it goes on after any error
+        log.exception("alerts_not_evaluated")
 
 
 def _decoded(body: bytes | None, kind: type[T]) -> T | None:

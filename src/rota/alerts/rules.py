@@ -1,5 +1,5 @@
-"""Alert rules, channels and silences, as people set them, and the default rule of each condition.
-Nothing here acts.
+"""Alert rules, channels and silences, as operators set them, and the default rule of each
+condition. They are data only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 
 
 class Severity(StrEnum):
-    """How much it matters, the least first."""
+    """Severity of an alert, the lowest first."""
 
     INFO = "info"
     WARNING = "warning"
@@ -26,7 +26,7 @@ RANK: Mapping[Severity, int] = {one: rank for rank, one in enumerate(Severity)}
 
 
 class Condition(StrEnum):
-    """What a rule can watch for."""
+    """Condition that a rule can watch."""
 
     BACKLOG_GROWS = "backlog_grows"
     WAIT = "wait"
@@ -45,7 +45,7 @@ class Condition(StrEnum):
 
 
 class ConditionInfo(msgspec.Struct, frozen=True):
-    """What a condition's figure is, and with what a rule begins that says nothing else."""
+    """Describes a condition, and gives the defaults of its rules."""
 
     meaning: str
     unit: str
@@ -55,20 +55,20 @@ class ConditionInfo(msgspec.Struct, frozen=True):
     at_least: int = 1
     severity: Severity = Severity.WARNING
     by_queue: bool = False
-    """Whether it can be watched for one queue."""
+    """Whether a rule may name a queue."""
 
 
 CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
     Condition.BACKLOG_GROWS: ConditionInfo(
-        "more jobs wait than at the beginning of the window, by so many",
+        "so many more jobs wait than at the beginning of the window",
         "jobs", 1_000, for_ms=5 * MINUTE_MS, by_queue=True,
     ),
     Condition.WAIT: ConditionInfo(
-        "a job that comes next has been ready for so long",
+        "the next job to start has been ready for so long",
         "s", 600, for_ms=MINUTE_MS, by_queue=True,
     ),
     Condition.FAILURE_RATE: ConditionInfo(
-        "this part of the jobs that ended in the window failed",
+        "this share of the jobs that ended in the window failed",
         "ratio", 0.2, at_least=20, by_queue=True,
     ),
     Condition.DEAD_LETTERS: ConditionInfo(
@@ -79,18 +79,18 @@ CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
         "so many jobs wait while no worker is online",
         "jobs", 1, for_ms=MINUTE_MS, severity=Severity.CRITICAL,
     ),
-    Condition.SCHEDULE_LATE: ConditionInfo("a schedule's run was made so much too late", "s", 10),
+    Condition.SCHEDULE_LATE: ConditionInfo("a schedule's run was created so late", "s", 10),
     Condition.SCHEDULE_MISSED: ConditionInfo(
-        "so many runs of schedules were left out because their time was over", "runs", 1
+        "so many runs of schedules were skipped because they were too late", "runs", 1
     ),
     Condition.DEADLINE_AT_RISK: ConditionInfo(
-        "so many jobs came to be at risk to miss their deadline in the window", "jobs", 1
+        "so many jobs became likely to miss their deadline in the window", "jobs", 1
     ),
     Condition.DEADLINE_MISSED: ConditionInfo(
-        "the deadlines of so many jobs passed in the window before they had ended", "jobs", 1
+        "so many jobs missed their deadline in the window", "jobs", 1
     ),
     Condition.LEADER_CHANGED: ConditionInfo(
-        "another server led, so many times in the window", "times", 1
+        "the leader changed so many times in the window", "times", 1
     ),
     Condition.STORE_SLOW: ConditionInfo(
         "one in twenty appends to the journal took at least so long",
@@ -107,60 +107,60 @@ CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When to tell whom."""
+    """Alert rule: when a notification is sent, and to which channels."""
 
     name: str
     condition: Condition
     threshold: float
     window_ms: Millis
     for_ms: Millis
-    """It must have held for so long; and be over for so long to count as over."""
+    """The condition must hold for so long to fire, and have ended for so long to resolve."""
     at_least: int
-    """Of what is measured or counted in the window: fewer say nothing."""
+    """Measurements in the window: with fewer the rule does not fire."""
     severity: Severity
     queue: str = ""
-    """Only this one; empty: all together, or the worst of all."""
+    """The queue that it watches; empty: all together, or the worst of all."""
     channels: tuple[str, ...] | None = None
-    """Who is told; None: everybody."""
+    """Channels that are notified; None: all."""
     repeat_ms: Millis = 0
-    """Told again this often while it goes on; 0: once."""
+    """Pause between repeated notifications while it fires; 0: no repetition."""
     enabled: bool = True
 
 
 def default_rule(condition: Condition, name: str) -> AlertRule:
-    """A rule that says nothing but what it watches for."""
-    sense = CONDITION_INFOS[condition]
+    """Makes the rule of a condition with its defaults."""
+    info = CONDITION_INFOS[condition]
     return AlertRule(
         name=name,
         condition=condition,
-        threshold=sense.threshold,
-        window_ms=sense.window_ms,
-        for_ms=sense.for_ms,
-        at_least=sense.at_least,
-        severity=sense.severity,
+        threshold=info.threshold,
+        window_ms=info.window_ms,
+        for_ms=info.for_ms,
+        at_least=info.at_least,
+        severity=info.severity,
     )
 
 
 DEFAULT_RULES: Mapping[str, AlertRule] = {
     one.value: default_rule(one, one.value) for one in Condition
 }
-"""The rules that are there before anybody sets one: one of each kind, named like it."""
+"""Built-in rules: one for each condition, with its name."""
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """Somebody who is told."""
+    """Channel: an address that gets notifications."""
 
     name: str
     url: str
-    """`http(s)://` is sent a document; everything else is an address of the library's."""
+    """`http(s)://`: a webhook; all else is an address of apprise, the notification library."""
     secret: str = ""
-    """Signs what goes to a webhook."""
+    """Key that signs requests to a webhook."""
     severity: Severity = Severity.INFO
-    """What matters less is not told."""
+    """Lowest severity that is sent."""
 
     @property
     def shown(self) -> str:
-        """Without what only the sender should know: most addresses carry a password or a key."""
+        """The URL without its secrets: most addresses carry a password or a key."""
         scheme, _, rest = self.url.partition("://")
         if scheme not in ("http", "https"):
             return f"{scheme}://…"
@@ -172,7 +172,7 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """A rule that tells nobody for a while."""
+    """Silence: a rule sends no notifications until a time."""
 
     rule: str
     until: Instant
@@ -180,23 +180,22 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class AlertSettings(msgspec.Struct, frozen=True):
-    """All that people have set."""
+    """Everything that operators have set. It is stored by field name."""
 
     rules: Mapping[str, AlertRule] = {}
-    """Those that differ from the defaults."""
+    """Rules that differ from the defaults, and further ones."""
     channels: Mapping[str, Channel] = {}
     silences: Mapping[str, Silence] = {}
 
     def all_rules(self) -> list[AlertRule]:
-        """Defaults and others, by name."""
+        """Lists built-in and other rules by name."""
         found = {**DEFAULT_RULES, **self.rules}
         return [found[name] for name in sorted(found)]
 
     def rule(self, name: str) -> AlertRule | None:
-        """One of them."""
         return self.rules.get(name) or DEFAULT_RULES.get(name)
 
     def silenced(self, rule: str, now: Instant) -> bool:
-        """Whether nobody is to be told of it now."""
+        """Whether the rule sends no notifications now."""
         silence = self.silences.get(rule)
         return silence is not None and silence.until > now

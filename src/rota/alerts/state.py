@@ -1,9 +1,11 @@
-"""The state machine of alerts: turns findings into notifications. Pure.
+"""State machine of alerts: turns findings into notifications. It is pure.
 
-A rule goes from `ok` to `pending` when it begins to hold, to `firing` when it has held for as
-long as it says, and back when it has been over for as long. One notification says that it fires,
-one that it is over; nothing in between, unless the rule is to be repeated. A silenced rule moves
-all the same; if it still fires when the silence ends, that is sent then.
+A rule goes from `ok` to `pending` when its condition begins to hold, to `firing` when it has held
+for `for_ms`, and back to `ok` when it has ended for as long. One notification is sent when it
+fires and one when it resolves; none in between, unless the rule repeats. A silenced rule changes
+its state all the same; if it still fires when the silence ends, a notification is sent then.
+
+The structs are stored by field name, so some fields keep an old word.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from rota.core.model import Instant
 
 
 class RuleStatus(StrEnum):
-    """Where a rule is."""
+    """Status of a rule."""
 
     OK = "ok"
     PENDING = "pending"
@@ -29,7 +31,7 @@ class RuleStatus(StrEnum):
 
 
 class NotificationKind(StrEnum):
-    """What a notice says."""
+    """Kind of a notification."""
 
     FIRING = "firing"
     RESOLVED = "resolved"
@@ -37,127 +39,131 @@ class NotificationKind(StrEnum):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """What somebody is told."""
+    """Notification to be sent to channels."""
 
     id: str
-    """The same however often it is sent."""
+    """Unique, and unchanged when it is sent again."""
     rule: str
     news: NotificationKind
+    """Its kind."""
     severity: Severity
     said: str
+    """The message."""
     queue: str
     value: float
     threshold: float
     since: Instant
-    """When it began."""
+    """When the condition began to hold."""
     at: Instant
 
 
 class RuleState(msgspec.Struct, frozen=True):
-    """Where one rule is."""
+    """State of one rule that is pending or firing."""
 
     state: RuleStatus
     since: Instant
-    """Of pending or firing: when it began to hold."""
+    """When the condition began to hold."""
     value: float
     said: str
+    """The message."""
     over_since: Instant | None = None
-    """Of a firing one that does not hold any more."""
+    """When the condition of a firing rule ended."""
     told_at: Instant | None = None
-    """When a notice of this time was last made; None: nobody knows."""
+    """When a notification was last made since then; None: none was."""
 
 
 class AlertState(msgspec.Struct):
-    """All that must outlive a change of the leader, small enough to be written as one note."""
+    """State of all alerts that survives a change of the leader; small enough for one note."""
 
     places: dict[str, RuleState] = {}
-    """Of rules that are not ok."""
+    """States of the rules that are not ok, by name."""
     recent: list[Notification] = []
-    """Newest last."""
+    """Recent notifications, the newest last."""
     epoch: int = 0
-    """The newest leadership that was seen."""
+    """The newest epoch that was seen."""
     leader: str = ""
-    """Whose it was."""
+    """The leader of that epoch."""
 
     def state(self, rule: str) -> RuleState | None:
-        """None: ok."""
+        """Returns the state of a rule; None: ok."""
         return self.places.get(rule)
 
     def fingerprint(self) -> list[tuple[object, ...]]:
-        """Another one when there is something to write: a figure that only changes is not."""
+        """Changes when the state must be stored; a new value alone is no reason."""
         return [
             (name, one.state, one.since, one.over_since, one.told_at)
             for name, one in sorted(self.places.items())
         ]
 
     def advance(
-        self, book: AlertSettings, findings: Mapping[str, Finding | None], now: Instant
+        self, settings: AlertSettings, findings: Mapping[str, Finding | None], now: Instant
     ) -> list[Notification]:
-        """Moves every rule; answers what has to be told now."""
-        rules = {rule.name: rule for rule in book.all_rules() if rule.enabled}
-        for gone in [name for name in self.places if name not in rules]:
-            del self.places[gone]  # nobody watches for it any more, so nobody is told
-        notices: list[Notification] = []
+        """Changes the state of every rule; returns the notifications to send now."""
+        rules = {rule.name: rule for rule in settings.all_rules() if rule.enabled}
+        for removed in [name for name in self.places if name not in rules]:
+            del self.places[removed]  # without a notification: the rule is not evaluated any more
+        notifications: list[Notification] = []
         for rule in rules.values():
-            self._move(rule, findings.get(rule.name), now)
-            over = self._end(rule, now)
-            if not book.silenced(rule.name, now):
-                notices += over or self._notify(rule, now)
-        self.recent = [*self.recent, *notices][-RECENT_KEPT:]
-        return notices
+            self._advance(rule, findings.get(rule.name), now)
+            resolved = self._resolve(rule, now)
+            if not settings.silenced(rule.name, now):
+                notifications += resolved or self._notify(rule, now)
+        self.recent = [*self.recent, *notifications][-RECENT_KEPT:]
+        return notifications
 
-    def _move(self, rule: AlertRule, finding: Finding | None, now: Instant) -> None:
-        place = self.places.get(rule.name)
+    def _advance(self, rule: AlertRule, finding: Finding | None, now: Instant) -> None:
+        current = self.places.get(rule.name)
         if finding is None or not finding.holds:
-            if place is None or place.state is RuleStatus.PENDING:
+            if current is None or current.state is RuleStatus.PENDING:
                 self.places.pop(rule.name, None)
-            elif finding is not None and place.over_since is None:
-                self.places[rule.name] = replace(place, over_since=now)
+            elif finding is not None and current.over_since is None:
+                self.places[rule.name] = replace(current, over_since=now)
             return
-        if place is None:
-            place = RuleState(RuleStatus.PENDING, now, finding.value, finding.said)
-        if place.state is RuleStatus.PENDING and now - place.since >= rule.for_ms:
-            place = replace(place, state=RuleStatus.FIRING)
+        if current is None:
+            current = RuleState(RuleStatus.PENDING, now, finding.value, finding.said)
+        if current.state is RuleStatus.PENDING and now - current.since >= rule.for_ms:
+            current = replace(current, state=RuleStatus.FIRING)
         self.places[rule.name] = replace(
-            place, value=finding.value, said=finding.said, over_since=None
+            current, value=finding.value, said=finding.said, over_since=None
         )
 
-    def _end(self, rule: AlertRule, now: Instant) -> list[Notification]:
-        """A firing one that has been over for as long as it had to hold before."""
-        place = self.places.get(rule.name)
-        if place is None or place.over_since is None or now - place.over_since < rule.for_ms:
+    def _resolve(self, rule: AlertRule, now: Instant) -> list[Notification]:
+        """Ends a firing rule whose condition has ended for as long as it had to hold."""
+        current = self.places.get(rule.name)
+        if current is None or current.over_since is None or now - current.over_since < rule.for_ms:
             return []
         del self.places[rule.name]
-        # Whoever was never told that it began need not be told that it is over.
-        return (
-            []
-            if place.told_at is None
-            else [_notification(rule, place, NotificationKind.RESOLVED, now)]
-        )
+        if current.told_at is None:
+            return []  # no notification said that it fires, so none says that it resolved
+        return [_notification(rule, current, NotificationKind.RESOLVED, now)]
 
     def _notify(self, rule: AlertRule, now: Instant) -> list[Notification]:
-        place = self.places.get(rule.name)
-        if place is None or place.state is not RuleStatus.FIRING or place.over_since is not None:
+        current = self.places.get(rule.name)
+        if (
+            current is None
+            or current.state is not RuleStatus.FIRING
+            or current.over_since is not None
+        ):
             return []
-        told = place.told_at
-        if told is not None and not (rule.repeat_ms and now - told >= rule.repeat_ms):
+        last = current.told_at
+        if last is not None and not (rule.repeat_ms and now - last >= rule.repeat_ms):
             return []
-        place = self.places[rule.name] = replace(place, told_at=now)
-        return [_notification(rule, place, NotificationKind.FIRING, now)]
+        current = self.places[rule.name] = replace(current, told_at=now)
+        return [_notification(rule, current, NotificationKind.FIRING, now)]
 
 
 def _notification(
-    rule: AlertRule, place: RuleState, news: NotificationKind, now: Instant
+    rule: AlertRule, state: RuleState, kind: NotificationKind, now: Instant
 ) -> Notification:
     return Notification(
-        id=f"{rule.name}/{place.since}/{news.value}/{now}",
+        id=f"{rule.name}/{state.since}/{kind.value}/{now}",
         rule=rule.name,
-        news=news,
+        news=kind,
         severity=rule.severity,
-        said=place.said,
+        said=state.said,
         queue=rule.queue,
-        value=place.value,
+        value=state.value,
         threshold=rule.threshold,
-        since=place.since,
+        since=state.since,
         at=now,
     )

@@ -1,4 +1,4 @@
-"""Those who wait for the loop: inputs not stepped yet, and workers' open polls."""
+"""Callers that wait for the loop: inputs that are not decided yet, and open polls of workers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from rota.engine.ports import AnswerEncoder, BusyError
 
 
 class Pending(NamedTuple):
-    """An input and whoever waits for its receipt."""
+    """An input, and the future of the caller that waits for its receipt."""
 
     event: AnyInput
     future: asyncio.Future[AnyReceipt] | None = None
     entry: int | None = None
-    """Where it came from in the store's inbox: it leaves there when the input is durable."""
+    """Its entry in the store's inbox, which is removed when the input is durable."""
 
 
 class OpenPoll(NamedTuple):
-    """A worker that waits for its answer."""
+    """A poll of a worker that waits for its answer."""
 
     future: asyncio.Future[PollAnswer]
-    clerk: AnswerEncoder | None
+    encoder: AnswerEncoder | None
 
 
 class Callers:
-    """Everybody gets an answer: the one that was decided, or an error to ask again."""
+    """Answers every caller: with what was decided, or with an error that asks to try again."""
 
     def __init__(self, limits: EngineLimits) -> None:
         self._limits = limits
@@ -44,34 +44,35 @@ class Callers:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to step."""
+        """Whether there are inputs to decide."""
         return bool(self._inbox)
 
     def put(self, pending: Pending, *, always: bool = False) -> None:
-        """One more; `always` past the limit, for what makes work less."""
+        """Queues an input; `always` ignores the limit, for inputs that reduce the load."""
         limit = self._limits.inbox_max
         if len(self._inbox) >= limit and not always:
             raise BusyError(f"{limit} requests are waiting already; slow down")
         self._inbox.append(pending)
 
     def next_poll_id(self) -> PollId:
-        """A number no other poll of this process has."""
+        """Returns a number that no other poll of this process has."""
         return PollId(next(self._poll_ids))
 
-    def open_poll(self, poll_id: PollId, clerk: AnswerEncoder | None) -> asyncio.Future[PollAnswer]:
-        """What ends when the poll is answered."""
+    def open_poll(
+        self, poll_id: PollId, encoder: AnswerEncoder | None
+    ) -> asyncio.Future[PollAnswer]:
         future: asyncio.Future[PollAnswer] = asyncio.get_running_loop().create_future()
-        self._polls[poll_id] = OpenPoll(future, clerk)
+        self._polls[poll_id] = OpenPoll(future, encoder)
         return future
 
     def close_poll(self, poll_id: PollId) -> None:
-        """Nobody waits any more."""
+        """Forgets a poll that nobody waits for any more."""
         poll = self._polls.pop(poll_id, None)
         if poll is not None and poll.future.done() and not poll.future.cancelled():
-            poll.future.exception()  # the caller has heard of it another way
+            poll.future.exception()  # read, or asyncio would log it as never retrieved
 
     def drain(self) -> list[AnyInput]:
-        """The next turn's inputs."""
+        """Takes the inputs of the next turn, up to the limit of its weight."""
         batch: list[Pending] = []
         weight = 0
         while self._inbox and weight < self._limits.turn_weight_max:
@@ -82,7 +83,10 @@ class Callers:
         return [pending.event for pending in batch]
 
     def consumed(self, outcome: Outcome) -> list[int]:
-        """Entries of the store's inbox that the turn takes; a refused one comes as a Reject."""
+        """Returns the entries of the store's inbox that this turn accepts.
+
+        A refused one stays: it is posted again as a Reject.
+        """
         replies = outcome.replies[len(outcome.replies) - len(self._in_turn) :]
         return [
             pending.entry
@@ -90,30 +94,29 @@ class Callers:
             if pending.entry is not None and not isinstance(reply, Refusal)
         ]
 
-    def dictate(self, outcome: Outcome) -> None:
-        """Has answers to workers put into words in the loop's next round: what they say is on its
-        way to the disk then, and nobody has anything else to do for them."""
+    def encode_answers(self, outcome: Outcome) -> None:
+        """Has answers to workers encoded in the loop's next round, during the append."""
         if outcome.answers:
-            asyncio.get_running_loop().call_soon(self._dictate, outcome.answers)
+            asyncio.get_running_loop().call_soon(self._encode_answers, outcome.answers)
 
-    def _dictate(self, answers: Sequence[PollAnswer]) -> None:
+    def _encode_answers(self, answers: Sequence[PollAnswer]) -> None:
         for answer in answers:
             waiting = self._polls.get(answer.poll_id)
-            if waiting is not None and waiting.clerk is not None:
-                waiting.clerk.write(answer)
+            if waiting is not None and waiting.encoder is not None:
+                waiting.encoder.write(answer)
 
     def release(self, outcome: Outcome) -> None:
-        """Tells the workers what to do, and the turn's callers what was decided.
+        """Answers the workers' polls, then the callers of the turn.
 
-        In this order: a job starts sooner by the time that its submitter's answer takes. Words that
-        are ready leave here; all else is done by those who are told, in the loop's next round.
+        In this order a job starts sooner, by the time that its submitter's answer takes. Encoded
+        answers leave here; callers do all else themselves, in the loop's next round.
         """
         batch, self._in_turn = self._in_turn, ()
         for answer in outcome.answers:
             waiting = self._polls.get(answer.poll_id)
             if waiting is not None and not waiting.future.done():
-                if waiting.clerk is not None:
-                    waiting.clerk.post(answer)
+                if waiting.encoder is not None:
+                    waiting.encoder.post(answer)
                 waiting.future.set_result(answer)
         replies = outcome.replies[len(outcome.replies) - len(batch) :]
         for pending, reply in zip(batch, replies, strict=True):
@@ -126,16 +129,15 @@ class Callers:
                 future.set_result(reply)
 
     async def go_first(self) -> None:
-        """Returns when those who were told have gone on, unless more is to be decided.
+        """Lets answered callers continue before new input is read, unless more is to be decided.
 
-        They do so in the loop's next round, at the end of which this returns: before anybody new
-        is heard.
+        They continue in the loop's next round, at the end of which this returns.
         """
         if not self._inbox:
             await asyncio.sleep(0)
 
     def fail(self, error: Exception) -> None:
-        """Tells everybody to ask again, those of the turn under way too."""
+        """Raises an error in every waiting caller, also in those of the turn under way."""
         _fail((pending.future for pending in (*self._in_turn, *self._inbox)), error)
         _fail((poll.future for poll in self._polls.values()), error)
         self._inbox.clear()
@@ -151,7 +153,7 @@ def _fail(
 
 
 def _weight(event: AnyInput) -> int:
-    """How much of a turn it takes."""
+    """Returns how many jobs, reports or events the input brings."""
     if isinstance(event, Poll):
         return 1 + len(event.completed)
     if isinstance(event, Submit | Refilled):

@@ -1,7 +1,7 @@
-"""The durability level: what an accepted job would survive, asked of the store again and again.
+"""Durability monitoring: asks the store every few seconds which failures an accepted job survives.
 
-A database changes its worth behind a server's back: a standby is lost, a replica becomes the
-primary. So the answer is never older than a few seconds.
+The answer changes without a server's doing: the database loses a standby, or a replica becomes the
+primary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = structlog.get_logger("rota.engine")
 
 
 class DurabilityMonitor:
-    """The durability level as of the last look, and what follows from it."""
+    """Holds the durability level of the last check, and refuses jobs while it is too low."""
 
     def __init__(self, store: Store, required: DurabilityLevel = DurabilityLevel.SINGLE) -> None:
         self.required = required
@@ -27,35 +27,34 @@ class DurabilityMonitor:
 
     @property
     def level(self) -> DurabilityLevel:
-        """What an accepted job survives."""
+        """The failures that an accepted job survives."""
         return self._found.level
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What should worry an operator."""
+        """Problems that an operator should look at."""
         return self._found.warnings
 
     @property
     def refusal(self) -> str:
-        """Why nothing is accepted for now; empty: it is."""
-        if self.level is self.required or self.level.rank >= self.required.rank:
+        """The reason why no job is accepted now; empty when jobs are accepted."""
+        if self.level.rank >= self.required.rank:
             return ""
         return (
-            f"the database gives {self.level} where --require-durability asks for {self.required}:"
-            " nothing is accepted until its standbys are back"
+            f"the database's durability is {self.level}, --require-durability asks for"
+            f" {self.required}: no job is accepted until its standbys are back"
         )
 
     async def start(self) -> None:
-        """Asks once, and goes on asking."""
+        """Checks once, then every few seconds."""
         await self.look()
         self._task.start(self._watch())
 
     async def stop(self) -> None:
-        """Asks no more."""
         await self._task.stop()
 
     async def look(self) -> None:
-        """Asks the store now."""
+        """Asks the store now, and logs what changed."""
         before, self._found = self._found, await self._store.durability()
         if self.level.rank < before.level.rank:
             log.warning("durability_dropped", level=self.level.value, before=before.level.value)
@@ -71,4 +70,4 @@ class DurabilityMonitor:
             try:
                 await self.look()
             except StoreError:
-                continue  # the engine says that the store is away; what was known stands till then
+                continue  # the engine reports that the store is away; the last level stays

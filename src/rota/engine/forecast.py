@@ -1,10 +1,10 @@
-"""Forecasts when waiting jobs will start: forward runs, the calibration of their intervals, and
-the history of causes.
+"""Forecasts when waiting jobs will start: forward runs, calibration of intervals, and the history
+of causes.
 
-A forward run plays the scheduler itself on a copy, under virtual time, in a thread; it assumes
-perfect workers, expected run times and no new jobs. Calibration compares estimates with real
-starts and widens or narrows intervals. Now and then jobs are forecast though nobody asked, so
-that the record is of all jobs.
+A forward run runs the scheduler itself on a copy, under virtual time, in a thread; it assumes
+perfect workers, expected run times and no new jobs. Calibration compares estimates with real starts
+and widens or narrows intervals. Some jobs are sampled without a question, so that the calibration
+is not only of those that users ask about.
 """
 
 from __future__ import annotations
@@ -76,16 +76,19 @@ from rota.engine.ports import (
 )
 
 AIMED_AT = 0.8
-"""The share of starts that an interval is to hold."""
+"""Share of starts that an interval is to hold."""
 _FLAT_MS = 10_000
-"""Shorter waits are alike: whether it is one second or two does not matter to a ratio."""
+"""Added to both waits of a ratio: one second instead of two is no error by half."""
 _STEP = log(4)
-"""Waits that differ by less than this factor have errors alike."""
+"""Waits that differ by less than this factor share their errors."""
 _FEW = 20
+"""Errors that are too few to make an interval of."""
 _PRIOR = (log(0.25), log(2.5))
-"""Before anything is known: jobs end earlier than they say, and others come and pass."""
-_PATIENCE = 0.02
+"""Interval before any error is known: jobs end earlier than they declare, and others overtake."""
+_ADAPTATION = 0.02
+"""How much one start changes the share of misses that intervals are made for."""
 _MISSES = (0.02, 0.3)
+"""Bounds of that share."""
 ERROR_SECONDS = (-86_400, -14_400, -3_600, -900, -300, -60, -10, -1, 0, 1, 10, 60)
 ERROR_SECONDS_LATE = (300, 900, 3_600, 14_400, 86_400)
 
@@ -101,7 +104,7 @@ class GivenEstimate(msgspec.Struct, frozen=True):
 
 
 class Calibration:
-    """Errors of the past, and what follows from them."""
+    """Calibration of estimates: learns from past errors how wide an interval must be."""
 
     def __init__(self) -> None:
         self._open: dict[JobId, GivenEstimate] = {}
@@ -116,29 +119,32 @@ class Calibration:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether any estimate is yet to come true."""
+        """Whether there are estimates of jobs that have not started."""
         return bool(self._open)
 
     def interval(self, method: str, wait: Millis) -> tuple[Millis, Millis]:
-        """The shortest and the longest wait that are likely where `wait` is expected."""
+        """Returns the shortest and the longest likely wait when `wait` is expected."""
         errors = self._errors.get((method, _size(wait)), ())
         if len(errors) < _FEW:
             errors = self._all
         low, high = _PRIOR if len(errors) < _FEW else _quantiles(errors, self._miss)
         flat = wait + _FLAT_MS
-        # What is expected is always among what is likely.
+        # The expected wait is always inside the interval.
         shortest = min(wait, max(0, int(flat * exp(low)) - _FLAT_MS))
         return shortest, max(wait, int(flat * exp(high)) - _FLAT_MS)
 
     def note_estimate(self, job_id: JobId, estimate: GivenEstimate) -> None:
-        """Somebody was told; the first word counts, or else waiting would make it better."""
+        """Keeps an estimate until its job starts.
+
+        The first one of a job counts: later ones are better only because time has passed.
+        """
         if job_id not in self._open:
             if len(self._open) >= ESTIMATES_KEPT:
                 del self._open[next(iter(self._open))]
             self._open[job_id] = estimate
 
     def started(self, job_ids: Iterable[JobId], now: Instant) -> None:
-        """These jobs start now."""
+        """Compares the estimates of jobs that start now."""
         for job_id in job_ids:
             estimate = self._open.pop(job_id, None)
             if estimate is not None:
@@ -158,24 +164,24 @@ class Calibration:
         kept.append(error)
         self._all.append(error)
         wrong = (AIMED_AT - 1) + (0.0 if is_inside else 1.0)
-        self._miss = min(_MISSES[1], max(_MISSES[0], self._miss - _PATIENCE * wrong))
+        self._miss = min(_MISSES[1], max(_MISSES[0], self._miss - _ADAPTATION * wrong))
         self.errors_s.note((now - estimate.at) / 1000)
 
     def accuracy(self) -> Accuracy | None:
-        """Of late; None: no estimate has come true yet."""
+        """Returns the accuracy of the newest estimates; None: no such job has started yet."""
         if not self._recent:
             return None
         return Accuracy(sum(self._recent) / len(self._recent), self.starts)
 
     def outcomes(self) -> Mapping[str, int]:
-        """Starts inside and outside the interval, since the beginning."""
+        """Returns starts inside and outside the interval, since the server's start."""
         return {"inside": self.inside, "outside": self.starts - self.inside}
 
 
 def with_interval(
     calibration: Calibration, method: str, at: Instant, now: Instant
 ) -> GivenEstimate:
-    """An estimate with the interval that its kind deserves."""
+    """Makes an estimate with the interval for its method."""
     low, high = calibration.interval(method, max(0, at - now))
     return GivenEstimate(now, at, now + low, now + high, method)
 
@@ -185,7 +191,7 @@ def _size(wait: Millis) -> int:
 
 
 def _quantiles(errors: Iterable[float], miss: float) -> tuple[float, float]:
-    """What cuts off half of the misses on either side; the more careful neighbour where between."""
+    """Returns quantiles that cut off half of `miss` on either side; rounds to a wider interval."""
     ordered = sorted(errors)
     last = len(ordered) - 1
     low = int((len(ordered) + 1) * miss / 2) - 1
@@ -193,25 +199,25 @@ def _quantiles(errors: Iterable[float], miss: float) -> tuple[float, float]:
 
 
 FAR_FUTURE_MS: Millis = 1 << 50
-"""No lease ends and no poll is given up within a forward run."""
+"""So long that no lease ends and no poll times out within a forward run."""
 _ORDERS_MAX = 1 << 30
 
 
 class ForwardPlan(msgspec.Struct, frozen=True):
-    """How it would go on."""
+    """Result of a forward run: which jobs start when and where."""
 
     starts: Mapping[JobId, tuple[Instant, WorkerId]]
     """Each job's first start, in the order of starting."""
     until: Instant
-    """How far time went."""
+    """The virtual time at its end."""
     is_spent: bool
-    """Whether it was cut short: those without a start may have one later."""
+    """Whether its budget was spent: jobs without a start here may start later."""
     causes: Mapping[JobId, Explanation] = {}
-    """Why those that were asked for did not start at once."""
+    """Why wanted jobs did not start at once."""
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How much a forward run may cost."""
+    """Limits of one forward run."""
 
     clock: Clock
     seconds: float
@@ -219,48 +225,48 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class ForwardRun:
-    """One run on one copy."""
+    """Runs the scheduler forward on a copy, under virtual time."""
 
-    def __init__(self, picture: ForecastInput, budget: Budget) -> None:
+    def __init__(self, inputs: ForecastInput, budget: Budget) -> None:
         self._budget = budget
         self._until_s = budget.clock.fine_s() + budget.seconds
-        self._now = picture.taken_at
+        self._now = inputs.taken_at
         timing = Timing(lease_ttl_ms=FAR_FUTURE_MS)
         self._scheduler = Scheduler(timing, self._now)
-        self._scheduler.restore(picture.stored, self._now)
+        self._scheduler.restore(inputs.stored, self._now)
         self._polls = 0
-        self._asking: dict[PollId, WorkerId] = {}
+        self._open_polls: dict[PollId, WorkerId] = {}
         self._live: dict[ExecutionId, Execution] = {}
         self._ends: list[tuple[Instant, ExecutionId]] = []
         self._starts: dict[JobId, tuple[Instant, WorkerId]] = {}
         self._next: list[AnyInput] = []
-        """What workers say in the next turn: that they ask for work can wait for its time."""
+        """Inputs of the next turn."""
         self._at_once = False
-        """Whether that turn is to come in the same instant."""
-        for execution in picture.stored.executions:
+        """Whether the next turn comes at the same instant: polls alone can wait."""
+        for execution in inputs.stored.executions:
             self._follow(execution)
-        for worker in picture.stored.workers:
+        for worker in inputs.stored.workers:
             if worker.state is WorkerState.ONLINE:
                 self._next.append(self._poll(worker.id))
 
     def submit(self, jobs: Sequence[NewJob]) -> Refusal | None:
-        """These come too, now, before anybody else decides; answers why they are not taken."""
+        """Submits jobs before the first turn; returns the refusal, if they are refused."""
         outcome = self._scheduler.turn([Submit(jobs=tuple(jobs))], self._now)
         reply = outcome.replies[0]
         return reply if isinstance(reply, Refusal) else None
 
     def change(self, events: Sequence[AnyInput]) -> None:
-        """This happens first; a worker that comes asks for work."""
-        asking = [self._poll(one.worker_id) for one in events if isinstance(one, Register)]
-        self._next = [*events, *self._next, *asking]
+        """Puts inputs before all others; workers that register also poll."""
+        polls = [self._poll(one.worker_id) for one in events if isinstance(one, Register)]
+        self._next = [*events, *self._next, *polls]
 
     def starts_now(self, job_id: JobId) -> bool:
-        """Whether the job starts as soon as the workers ask."""
+        """Whether the job starts in the first turn, as soon as the workers poll."""
         self._turn({})
         return job_id in self._starts
 
     def play(self, wanted: Sequence[JobId]) -> ForwardPlan:
-        """Until all of these have started, nothing more happens, or the budget is spent."""
+        """Runs until all wanted jobs have started, nothing more happens, or the budget is spent."""
         missing = dict.fromkeys(wanted)
         self._turn(missing)
         causes = self._explain(list(missing)[:EXPLAINED_MAX])
@@ -280,7 +286,7 @@ class ForwardRun:
         return self._budget.clock.fine_s() > self._until_s
 
     def _pass_time(self) -> bool:
-        """On to the next instant at which something happens; False: there is none."""
+        """Moves time to the next instant at which something happens; False: there is none."""
         if self._at_once:
             self._at_once = False
             return True
@@ -301,15 +307,15 @@ class ForwardRun:
             if execution is not None:
                 events.append(_report(execution, ExecutionState.SUCCEEDED))
         for answer in self._scheduler.turn(events or [Tick()], self._now).answers:
-            self._obey(answer, missing)
+            self._take_answer(answer, missing)
 
-    def _obey(self, answer: PollAnswer, missing: dict[JobId, None]) -> None:
-        worker_id = self._asking.pop(answer.poll_id, None)
+    def _take_answer(self, answer: PollAnswer, missing: dict[JobId, None]) -> None:
+        worker_id = self._open_polls.pop(answer.poll_id, None)
         for order in answer.orders:
             self._note_start(order.execution.job_id, order.execution.worker_id, missing)
             if order.group is not None:
-                band_id = JobId(order.group.group_id)
-                self._note_start(band_id, order.execution.worker_id, missing)
+                group_id = JobId(order.group.group_id)
+                self._note_start(group_id, order.execution.worker_id, missing)
             self._follow(order.execution)
         for execution_id in answer.cancel:
             stopped = self._live.pop(execution_id, None)
@@ -320,7 +326,7 @@ class ForwardRun:
             self._next.append(self._poll(worker_id))
 
     def _note_start(self, job_id: JobId, worker_id: WorkerId, missing: dict[JobId, None]) -> None:
-        """The job starts there; an array or gang with the first of its members."""
+        """Notes a job's first start; an array or gang starts with its first member."""
         self._starts.setdefault(job_id, (self._now, worker_id))
         missing.pop(job_id, None)
 
@@ -332,7 +338,7 @@ class ForwardRun:
     def _poll(self, worker_id: WorkerId) -> Poll:
         self._polls += 1
         poll_id = PollId(self._polls)
-        self._asking[poll_id] = worker_id
+        self._open_polls[poll_id] = worker_id
         until = self._now + FAR_FUTURE_MS + self._polls
         return Poll(poll_id=poll_id, worker_id=worker_id, max_orders=_ORDERS_MAX, until=until)
 
@@ -344,11 +350,11 @@ def _report(execution: Execution, state: ExecutionState) -> Complete:
 
 
 _NEEDS_OPERATOR = ("queue_paused", "no_workers", "no_function", "workers_away")
-"""Causes that no run of what is there can lift."""
+"""Causes that need an operator: no forward run can lift them."""
 
 
 def can_never_start(explanation: Explanation) -> bool:
-    """Whether no worker that is known could ever run it, or not all of it at once."""
+    """Whether no known worker could ever run the job, or the workers not all of a gang at once."""
     return any(
         cause.code == "impossible"
         or (cause.code == "gang" and cause.figures["capacity"] < cause.figures["size"])
@@ -357,20 +363,20 @@ def can_never_start(explanation: Explanation) -> bool:
 
 
 class Forecaster:
-    """Estimates for those who ask, and the record of those that came true."""
+    """Estimates starts of waiting jobs, and compares earlier estimates with real starts."""
 
     def __init__(self, clock: Clock, look: Callable[[], Awaitable[Scheduler]]) -> None:
         self.calibration = Calibration()
         self._clock = clock
         self._look = look
-        """The scheduler, at a moment when it says no more than what is durable."""
+        """Returns the scheduler, at a moment when its memory holds only what is durable."""
         self._one_at_a_time = asyncio.Lock()
         self._last: tuple[Millis, Instant, ForwardPlan] | None = None
-        """(when by the steady clock, when by the wall clock, what it came to)."""
+        """The newest forward run: (steady clock, wall clock, result)."""
         self._sampled_at = clock.steady()
-        self._sampling: asyncio.Task[None] | None = None
+        self._sample_task: asyncio.Task[None] | None = None
 
-    # Asking
+    # Estimates
 
     async def estimate(
         self,
@@ -378,7 +384,7 @@ class Forecaster:
         job: tuple[JobId, JobRecord | None],
         explanation: Explanation,
     ) -> Estimate:
-        """When a job that waits will start; it is remembered, to be compared with the truth."""
+        """Estimates when a waiting job will start; keeps the estimate for the calibration."""
         now, codes = self._clock.now(), [cause.code for cause in explanation.causes]
         if can_never_start(explanation):
             return Estimate(None, None, None, NEVER, now)
@@ -402,96 +408,96 @@ class Forecaster:
         position = scheduler.position(job_id, record)
         is_near = position is None or position.ahead < FORECAST_QUEUE_JOBS
         if record is None and is_near and scheduler.forecast_size() <= FORWARD_STATE_MAX:
-            computed_at, course = await self._forward_plan(job_id)
-            start = course.starts.get(job_id)
+            computed_at, plan = await self._forward_plan(job_id)
+            start = plan.starts.get(job_id)
             if start is not None:
-                return self._from_plan(course, job_id, computed_at, explanation)
-            if not course.is_spent:
+                return self._from_plan(plan, job_id, computed_at, explanation)
+            if not plan.is_spent:
                 return Estimate(None, None, None, UNKNOWN, computed_at)
         if fluid is None:
             return Estimate(None, None, None, UNKNOWN, now)
         return self._likely(FLUID, fluid, now)
 
     def _from_plan(
-        self, course: ForwardPlan, job_id: JobId, computed_at: Instant, explanation: Explanation
+        self, plan: ForwardPlan, job_id: JobId, computed_at: Instant, explanation: Explanation
     ) -> Estimate:
-        at, worker_id = course.starts[job_id]
-        ahead = list(course.starts).index(job_id)
+        at, worker_id = plan.starts[job_id]
+        ahead = list(plan.starts).index(job_id)
         times = (cause.figures.get("at") for cause in explanation.causes)
         if at == max((time for time in times if isinstance(time, int)), default=None):
             return Estimate(at, at, at, KNOWN_TIMES, computed_at, worker_id, ahead)
-        told = with_interval(self.calibration, FORWARD_RUN, at, computed_at)
-        return Estimate(at, told.low, told.high, FORWARD_RUN, computed_at, worker_id, ahead)
+        given = with_interval(self.calibration, FORWARD_RUN, at, computed_at)
+        return Estimate(at, given.low, given.high, FORWARD_RUN, computed_at, worker_id, ahead)
 
     def _likely(self, method: str, at: Instant, now: Instant) -> Estimate:
-        told = with_interval(self.calibration, method, at, now)
-        return Estimate(at, told.low, told.high, method, now)
+        given = with_interval(self.calibration, method, at, now)
+        return Estimate(at, given.low, given.high, method, now)
 
     def _remember(self, job_id: JobId, found: Estimate) -> None:
         if found.at is not None and found.at > found.computed_at and found.method != KNOWN_TIMES:
-            told = with_interval(self.calibration, found.method, found.at, found.computed_at)
-            self.calibration.note_estimate(job_id, told)
+            given = with_interval(self.calibration, found.method, found.at, found.computed_at)
+            self.calibration.note_estimate(job_id, given)
 
-    # Playing
+    # Forward runs
 
     async def _forward_plan(self, job_id: JobId) -> tuple[Instant, ForwardPlan]:
-        """A run that is a moment old will do, if it came as far as this job."""
+        """Returns a forward run; a fresh one is used again if it came as far as this job."""
         is_busy = self._one_at_a_time.locked()
         async with self._one_at_a_time:
             if self._last is not None:
-                made, computed_at, course = self._last
+                made, computed_at, plan = self._last
                 fresh = self._clock.steady() - made <= FORWARD_PLAN_FRESH_MS
-                if fresh and job_id in course.starts:
-                    return computed_at, course
+                if fresh and job_id in plan.starts:
+                    return computed_at, plan
             scheduler = await self._look()
             now = self._clock.now()
-            picture = scheduler.forecast_input([job_id], now)
-            # Where several ask at once, one run is played for all of them.
+            inputs = scheduler.forecast_input([job_id], now)
+            # Where several callers wait, one run without a wanted job answers all of them.
             wanted = [] if is_busy else [job_id]
-            course = await asyncio.to_thread(self._play, picture, wanted)
-            self._last = (self._clock.steady(), now, course)
-            return now, course
+            plan = await asyncio.to_thread(self._play, inputs, wanted)
+            self._last = (self._clock.steady(), now, plan)
+            return now, plan
 
-    def _play(self, picture: ForecastInput, wanted: Sequence[JobId]) -> ForwardPlan:
-        return ForwardRun(picture, Budget(self._clock, FORWARD_S)).play(wanted)
+    def _play(self, inputs: ForecastInput, wanted: Sequence[JobId]) -> ForwardPlan:
+        return ForwardRun(inputs, Budget(self._clock, FORWARD_S)).play(wanted)
 
-    async def try_reliefs(
-        self, picture: ForecastInput, job_id: JobId, reliefs: Sequence[Remedy]
+    async def try_remedies(
+        self, inputs: ForecastInput, job_id: JobId, remedies: Sequence[Remedy]
     ) -> tuple[Remedy, ...]:
-        """What would help, and whether each alone is enough: tried on a copy, one after another."""
+        """Tries each remedy alone on a copy; returns all with whether one is enough."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._try_all, picture, job_id, reliefs)
+            return await asyncio.to_thread(self._try_all, inputs, job_id, remedies)
 
     def _try_all(
-        self, picture: ForecastInput, job_id: JobId, reliefs: Sequence[Remedy]
+        self, inputs: ForecastInput, job_id: JobId, remedies: Sequence[Remedy]
     ) -> tuple[Remedy, ...]:
         until_s = self._clock.fine_s() + FORWARD_S
         found: list[Remedy] = []
-        for relief in reliefs:
-            if relief.change and self._clock.fine_s() < until_s:
-                run = ForwardRun(picture, Budget(self._clock, FORWARD_S))
-                run.change(relief.change)
-                found.append(replace(relief, is_enough=run.starts_now(job_id)))
+        for remedy in remedies:
+            if remedy.change and self._clock.fine_s() < until_s:
+                run = ForwardRun(inputs, Budget(self._clock, FORWARD_S))
+                run.change(remedy.change)
+                found.append(replace(remedy, is_enough=run.starts_now(job_id)))
             else:
-                found.append(relief)
+                found.append(remedy)
         return tuple(found)
 
     async def rehearse(
-        self, picture: ForecastInput, jobs: Sequence[NewJob]
+        self, inputs: ForecastInput, jobs: Sequence[NewJob]
     ) -> ForwardPlan | Refusal:
-        """How it would go on if these jobs came now."""
+        """Runs forward as if these jobs were submitted now."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._play_with, picture, jobs)
+            return await asyncio.to_thread(self._play_with, inputs, jobs)
 
-    def _play_with(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> ForwardPlan | Refusal:
-        run = ForwardRun(picture, Budget(self._clock, FORWARD_S))
+    def _play_with(self, inputs: ForecastInput, jobs: Sequence[NewJob]) -> ForwardPlan | Refusal:
+        run = ForwardRun(inputs, Budget(self._clock, FORWARD_S))
         refusal = run.submit(jobs)
         return run.play([new.id for new in jobs]) if refusal is None else refusal
 
-    # The record
+    # Calibration
 
     def observe_turn(self, outcome: Outcome, scheduler: Scheduler, now: Instant) -> None:
-        """A turn is durable: what it starts was foretold, or not."""
+        """Compares estimates with the starts of a durable turn; samples new ones now and then."""
         if self.calibration.is_waiting:
             self.calibration.started(
                 (order.execution.job_id for answer in outcome.answers for order in answer.orders),
@@ -499,42 +505,42 @@ class Forecaster:
             )
         if self._clock.steady() - self._sampled_at >= SAMPLE_EVERY_MS:
             self._sampled_at = self._clock.steady()
-            is_free = self._sampling is None or self._sampling.done()
+            is_free = self._sample_task is None or self._sample_task.done()
             if is_free and scheduler.forecast_size() <= FORWARD_STATE_MAX:
                 sampling = self._sample(scheduler.forecast_input((), now))
-                self._sampling = asyncio.create_task(sampling, name="rota-estimates")
+                self._sample_task = asyncio.create_task(sampling, name="rota-estimates")
 
-    async def _sample(self, picture: ForecastInput) -> None:
+    async def _sample(self, inputs: ForecastInput) -> None:
         async with self._one_at_a_time:
-            course = await asyncio.to_thread(self._play, picture, ())
-        now = picture.taken_at
-        later = [(job_id, at) for job_id, (at, _) in course.starts.items() if at > now]
+            plan = await asyncio.to_thread(self._play, inputs, ())
+        now = inputs.taken_at
+        later = [(job_id, at) for job_id, (at, _) in plan.starts.items() if at > now]
         for job_id, at in later[:: max(1, len(later) // SAMPLED_JOBS)]:
-            told = with_interval(self.calibration, FORWARD_RUN, at, now)
-            self.calibration.note_estimate(job_id, told)
+            given = with_interval(self.calibration, FORWARD_RUN, at, now)
+            self.calibration.note_estimate(job_id, given)
 
     async def close(self) -> None:
-        """What is under way is let end: it is short."""
-        if self._sampling is not None:
-            await asyncio.wait((self._sampling,))
-            self._sampling = None
+        """Waits for a sample that is under way: it is short."""
+        if self._sample_task is not None:
+            await asyncio.wait((self._sample_task,))
+            self._sample_task = None
 
 
 class WaitHistory:
-    """The last few first causes of the jobs that were asked about last."""
+    """History of causes: remembers what jobs waited for when users asked."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[JobId, list[ObservedCause]] = OrderedDict()
 
     def note(self, job_id: JobId, code: str, now: Instant) -> tuple[ObservedCause, ...]:
-        """It waits for this now; answers all that is remembered."""
-        spells = self._seen.setdefault(job_id, [])
+        """Adds the present cause of a job; returns all that are remembered."""
+        causes = self._seen.setdefault(job_id, [])
         self._seen.move_to_end(job_id)
-        if spells and spells[-1].code == code:
-            spells[-1] = replace(spells[-1], last=now)
+        if causes and causes[-1].code == code:
+            causes[-1] = replace(causes[-1], last=now)
         else:
-            spells.append(ObservedCause(code, now, now))
-            del spells[:-WAIT_CAUSES_EACH]
+            causes.append(ObservedCause(code, now, now))
+            del causes[:-WAIT_CAUSES_EACH]
         if len(self._seen) > WAIT_HISTORIES_KEPT:
             self._seen.popitem(last=False)
-        return tuple(spells)
+        return tuple(causes)

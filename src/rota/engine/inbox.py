@@ -1,4 +1,4 @@
-"""The durable inbox: submits what was left in the store while nobody led, or inside an
+"""Reads the durable inbox: submissions left in the store while no server led, or in an
 application's transaction.
 
 Inputs of callers that wait in memory are in `engine/callers.py`.
@@ -25,16 +25,17 @@ from rota.store.protocol import InboxEntry, InboxKind, JournalStore, QueryStore,
 log = structlog.get_logger("rota.engine")
 
 ReadSpec: TypeAlias = Callable[[bytes], Submit | Reject]
-"""An application's JSON as an input: what cannot be one becomes a Reject."""
+"""Parses an application's JSON into an input; invalid JSON becomes a Reject."""
 PostEntry: TypeAlias = Callable[[AnyInput, int], Awaitable[AnyReceipt]]
 
 decode_submission = msgspec.msgpack.Decoder(Submit).decode
 encode_submission = msgspec.msgpack.Encoder().encode
-"""What a server without a leader puts into the store's inbox: a Submit, without its recall."""
+"""Writes the body of an inbox entry, as a server without a leader does: a Submit without
+`preloaded`."""
 
 
 class InboxReader:
-    """Takes entries in their order; each leaves the store in the record that accepts it."""
+    """Accepts inbox entries in their order; the record that accepts one also removes it."""
 
     def __init__(
         self,
@@ -53,9 +54,10 @@ class InboxReader:
         self._is_away = False
 
     async def run(self, caught_up: Callable[[], None], emptied: Callable[[], None]) -> None:
-        """Until it is cancelled; says when the oldest entries are accepted, and when none is left.
+        """Reads until it is cancelled.
 
-        Those who ask need not wait for the last of many thousands.
+        Calls `caught_up` when the oldest entries are accepted, so that callers need not wait for
+        the last of many thousands, and `emptied` when none is left.
         """
         shortest, longest = (
             self._limits.durable_inbox_look_s_min,
@@ -83,7 +85,7 @@ class InboxReader:
                 await beat(pause)
 
     async def _take(self) -> int:
-        """The oldest ones; answers how many were accepted."""
+        """Accepts the oldest entries; returns how many."""
         entries = await self._ledger.take_inbox(self._limits.durable_inbox_entries)
         ends = await asyncio.gather(
             *(self._accept(entry) for entry in entries), return_exceptions=True
@@ -97,7 +99,7 @@ class InboxReader:
         try:
             event = self._read(entry)
         except msgspec.MsgspecError as error:
-            # Left there: a newer program, which knows what it is, may come to lead.
+            # It stays: a newer program that can read it may lead later.
             log.error("inbox_entry_unreadable", entry=entry.id, reason=str(error))
             return False
         refused = await self._submit(event, entry) if isinstance(event, Submit) else event
@@ -114,22 +116,22 @@ class InboxReader:
         try:
             await self._post(event, entry.id)
         except Refusal as refusal:
-            # Its id belongs to another job: there is nothing left that could show it.
+            # Its id belongs to another job, so no job can show the reason.
             log.error("inbox_entry_dropped", entry=entry.id, why=event.why, reason=str(refusal))
             await self._ledger.drop_inbox([entry.id])
 
     async def _submit(self, event: Submit, entry: InboxEntry) -> Reject | None:
-        """Posts it; what is refused must still become something that its id shows."""
+        """Posts a submission; a refused one must still become a job that its id shows."""
         while True:
-            recall = await self._preload(event)
-            posted = msgspec.structs.replace(event, preloaded=recall, promised=True)
+            preloaded = await self._preload(event)
+            posted = msgspec.structs.replace(event, preloaded=preloaded, promised=True)
             try:
                 await self._post(posted, entry.id)
             except StalePreload:
                 continue
             except AlreadyAccepted as refusal:
-                # A leader that was going accepted the same request after this one was promised. It
-                # runs once; whoever holds the ids that were promised is told where to look.
+                # The last leader accepted the same request after these ids were promised. It runs
+                # once; the promised ids show where.
                 log.warning("inbox_key_taken", entry=entry.id, jobs=len(event.jobs))
                 return Reject(jobs=event.jobs, why=str(refusal), duplicate=True)
             except Refusal as refusal:

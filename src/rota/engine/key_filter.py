@@ -1,6 +1,6 @@
-"""A filter of idempotency keys (as a Bloom filter with one hash): which keys nobody can have used.
+"""A filter of idempotency keys (a Bloom filter with one hash) that knows keys nobody has used.
 
-Most keys are new, and need not be looked up in the store then.
+Most keys are new: with the filter they need no lookup in the store.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rota.store.protocol import QueryStore, StoreError
 
 
 class KeyFilter:
-    """Every key that may have been used has a mark here. Others may share it: then the key is
-    looked up for nothing. One without a mark is new, and that is certain.
+    """Marks every idempotency key that may have been used; a key without a mark is certainly new.
 
-    A key gets its mark before the scheduler sees it. Those of the time before this server led are
-    read from the tables, beside the loop. Where they are too many their age has to pass first.
-    What others promised and left in the inbox has come to the scheduler when that is empty.
+    Keys share marks, so some are looked up for nothing. A key is marked before the scheduler sees
+    it. Keys from before this server led are read from the tables, beside the loop; where there are
+    too many, nothing is certain until they are too old to count. Keys that other servers promised
+    are in the inbox, and marked once it is empty.
     """
 
     def __init__(
@@ -32,41 +32,41 @@ class KeyFilter:
         self._limits = limits
         self._catalog = catalog
         self._clock = clock
-        self._reading = BackgroundTask("rota-used-keys")
+        self._reader = BackgroundTask("rota-used-keys")
         self._complete = self._inbox_drained = False
         self._young, self._old = _no_marks(limits.key_marks), _no_marks(limits.key_marks)
         self._young_since = clock.steady()
 
     def begin(self, *, has_inbox: bool) -> None:
-        """This server leads from now on, and has decided nothing yet.
+        """Starts to read used keys: this server leads, and has decided nothing yet.
 
-        Marks stay: what it promised before may still be on its way into the inbox.
+        Marks stay: keys that it promised before may still be on their way into the inbox.
         """
         self._complete, self._inbox_drained = False, not has_inbox
         self._young_since = self._clock.steady()
-        self._reading.start(self._read())
+        self._reader.start(self._read())
 
     async def end(self) -> None:
-        """Another may use keys now."""
+        """Ends the certainty: another leader may use keys now."""
         self._complete = False
-        await self._reading.stop()
+        await self._reader.stop()
 
     def note(self, event: AnyInput) -> None:
-        """It is about to be decided, and what key it has is used then."""
+        """Marks the key of an input that is about to be decided."""
         if isinstance(event, Idempotent) and event.key is not None:
             self._rotate()
             self._mark(event.key.key)
 
     def promise(self, key: str) -> None:
-        """It is about to be used by this server though it does not lead."""
+        """Marks a key that this server is about to promise though it does not lead."""
         self._mark(key)
 
     def inbox_drained(self) -> None:
-        """All that was there when this server began to lead has been decided."""
+        """Notes that all entries from before this server led have been decided."""
         self._inbox_drained = True
 
     def is_new(self, key: str) -> bool:
-        """Whether it is certain that nobody has used this key; False: who knows."""
+        """Whether nobody can have used this key; False: it may be used."""
         byte, bit = self._place(key)
         is_marked = (self._young[byte] | self._old[byte]) & bit
         return self._complete and self._inbox_drained and not is_marked
@@ -80,12 +80,12 @@ class KeyFilter:
         return place >> 3, 1 << (place & 7)
 
     def _rotate(self) -> None:
-        """What was used longer ago than a key is honoured need not be known any more."""
+        """Forgets keys that are too old to count."""
         if self._clock.steady() - self._young_since < KEY_AGE_MS:
             return
         self._old, self._young = self._young, _no_marks(self._limits.key_marks)
         self._young_since = self._clock.steady()
-        self._complete = True  # all that could not be read is too old by now
+        self._complete = True  # keys that could not be read are too old by now
 
     async def _read(self) -> None:
         last = ""
@@ -109,5 +109,5 @@ class KeyFilter:
 
 
 def _no_marks(count: int) -> mmap:
-    """Only pages that are written to take memory; a `bytearray` would fill them all."""
+    # Only written pages of a map take memory; a `bytearray` would take all of it.
     return mmap(-1, count // 8, access=ACCESS_COPY)

@@ -1,4 +1,4 @@
-"""Those who want to look at memory between two turns, when it says no more than what is durable."""
+"""Lets readers look at memory between two turns, when it holds only what is durable."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 
 
 class Lookers:
-    """They wait while a turn is under way, and look before the next one begins."""
+    """Makes readers wait while a turn is under way; they read before the next one begins."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
-        """Until the turn under way has ended."""
+        """Waits until the turn under way has ended."""
         looker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(looker)
         await looker
 
     async def let_look(self) -> None:
-        """Lets those who wait do so now."""
+        """Lets waiting readers read now."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for looker in waiting:

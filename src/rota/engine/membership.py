@@ -1,8 +1,7 @@
-"""Cell membership: announces this server to the others, measures how far it is behind, and lists
-all servers.
+"""Cell membership: announces this server to the others, measures how far it is behind the journal,
+and lists all servers.
 
-A leader also learns whether the others reach it: one that none of them reaches lets another
-lead.
+A leader also learns whether the other servers reach it; one that no other reaches steps down.
 """
 
 from __future__ import annotations
@@ -33,14 +32,16 @@ log = structlog.get_logger("rota.engine")
 
 
 class LagMeter:
-    """How long a follower has not had what the journal had: looks at the journal's end now and
-    then, and remembers when each end was seen first."""
+    """Measures for how long a follower has been behind the journal.
+
+    It remembers when each end of the journal was seen first.
+    """
 
     def __init__(self) -> None:
         self._ends: deque[tuple[int, Millis]] = deque(maxlen=LAG_SAMPLES)
 
     def measure(self, end: int, own: int, now: Millis) -> Millis:
-        """The journal goes to `end`, this server has `own`."""
+        """Returns the lag when the journal ends at `end` and this server has read up to `own`."""
         if not self._ends or end > self._ends[-1][0]:
             self._ends.append((end, now))
         while self._ends and self._ends[0][0] <= own:
@@ -49,14 +50,14 @@ class LagMeter:
 
 
 class Membership:
-    """Announces this server every second for as long as it runs."""
+    """Announces this server to its cell every second, and checks that a leader is reachable."""
 
     def __init__(
         self, store: Store, brain: Brain, me: Node, limits: EngineLimits = ENGINE_LIMITS
     ) -> None:
         self._limits = limits
         self.announced = me
-        """What was said last."""
+        """The newest announcement."""
         self._store = store
         self._brain = brain
         self._meter = LagMeter()
@@ -64,23 +65,23 @@ class Membership:
         self._checking: asyncio.Task[None] | None = None
         self._announced_at = self._seen_from = -limits.seen_after_ms
         self._alone_in: int | None = None
-        """The reign in which this server looked and saw no other; None: there may be some."""
-        self._away = False
+        """The epoch in which this leader saw no other server; None: there may be some."""
+        self._store_away = False
 
     @property
     def is_alone(self) -> bool:
-        """This server leads, and there was no other at the last look since it began to."""
+        """Whether this server leads and has seen no other server at its last check."""
         return self._alone_in is not None and self._alone_in == self._brain.epoch
 
     async def start(self) -> None:
-        """Tells at once, and from then on every second."""
-        with suppress(StoreError):  # then the next time
+        """Announces it at once, then every second."""
+        with suppress(StoreError):  # the next announcement makes up for it
             await self.announce()
-        self._announcing = asyncio.create_task(self._announce_periodically(), name="rota-presence")
-        self._checking = asyncio.create_task(self._check_periodically(), name="rota-pleas")
+        self._announcing = asyncio.create_task(self._announce_periodically(), name="rota-announce")
+        self._checking = asyncio.create_task(self._check_periodically(), name="rota-reachability")
 
     async def stop(self) -> None:
-        """Says goodbye, if the store still listens."""
+        """Removes the announcement, if the store can be reached."""
         if self._announcing is not None and self._checking is not None:
             self._announcing.cancel()
             self._checking.cancel()
@@ -89,18 +90,17 @@ class Membership:
                 await self._store.nodes.leave(self.announced.node)
 
     async def announce(self) -> None:
-        """Measures, and announces."""
-        # Whoever leads writes the journal itself, and need not read where it ends.
+        # The leader writes the journal itself and need not read where it ends.
         end = 0 if self._brain.standing().leads else (await self._store.catalog.head())[1]
-        standing = self._brain.standing()
-        behind_ms = self._meter.measure(end, standing.seq, self._brain.clock.steady())
+        status = self._brain.standing()
+        behind_ms = self._meter.measure(end, status.seq, self._brain.clock.steady())
         self.announced = replace(
             self.announced,
-            leads=standing.leads,
-            epoch=standing.epoch,
-            seq=standing.seq,
-            behind_records=0 if standing.leads else max(0, end - standing.seq),
-            behind_ms=0 if standing.leads else behind_ms,
+            leads=status.leads,
+            epoch=status.epoch,
+            seq=status.seq,
+            behind_records=0 if status.leads else max(0, end - status.seq),
+            behind_ms=0 if status.leads else behind_ms,
         )
         await self._store.nodes.announce(self.announced)
         now = self._brain.clock.steady()
@@ -109,18 +109,18 @@ class Membership:
         self._announced_at = now
 
     async def wait_until_seen(self) -> None:
-        """Returns when even a leader that believed itself alone knows of this server."""
+        """Waits until also a leader that believed itself alone must have seen this server."""
         await asyncio.sleep(max(0, self._seen_from - self._brain.clock.steady()) / 1000)
 
     async def report_unreachable(self, epoch: int) -> None:
-        """The leader of that epoch does not answer here; 0: it does, or nobody leads."""
+        """Announces that the leader of `epoch` does not answer; 0: it does, or there is none."""
         if epoch != self.announced.unreached:
             self.announced = replace(self.announced, unreached=epoch)
-            with suppress(StoreError):  # it is said again within a second
+            with suppress(StoreError):  # it is announced again within a second
                 await self._store.nodes.announce(self.announced)
 
     async def all_nodes(self) -> Sequence[SeenNode]:
-        """All servers of the cell, this one as it is now."""
+        """Returns all servers of the cell, this one as it is now."""
         others = [
             one
             for one in await self._store.nodes.everyone()
@@ -129,9 +129,9 @@ class Membership:
         return sorted((*others, SeenNode(self.announced, 0)), key=lambda one: one.announced.node)
 
     async def check_reachability(self) -> None:
-        """While this server leads: lets another, if none of the others reaches it any more."""
-        standing = self._brain.standing()
-        if not standing.leads:
+        """Steps down if this server leads and no other server reaches it any more."""
+        status = self._brain.standing()
+        if not status.leads:
             self._alone_in = None
             return
         others = [
@@ -139,9 +139,9 @@ class Membership:
             for one in await self._store.nodes.everyone()
             if one.announced.node != self.announced.node and one.silent_ms < REACHABILITY_SILENT_MS
         ]
-        self._alone_in = None if others else standing.epoch
-        if others and all(one.unreached == standing.epoch for one in others):
-            self._brain.step_aside(standing.epoch)
+        self._alone_in = None if others else status.epoch
+        if others and all(one.unreached == status.epoch for one in others):
+            self._brain.step_aside(status.epoch)
 
     async def _check_periodically(self) -> None:
         while True:
@@ -150,7 +150,7 @@ class Membership:
             )
             try:
                 await self.check_reachability()
-            except StoreError:  # then nobody can be heard, and nobody could lead
+            except StoreError:  # then no announcement can be read, and no other server could lead
                 self._alone_in = None
 
     async def _announce_periodically(self) -> None:
@@ -159,8 +159,8 @@ class Membership:
             try:
                 await self.announce()
             except StoreError as error:
-                if not self._away:
-                    log.warning("not_announced", reason=str(error))
-                self._away = True
+                if not self._store_away:
+                    log.warning("server_not_announced", reason=str(error))
+                self._store_away = True
             else:
-                self._away = False
+                self._store_away = False

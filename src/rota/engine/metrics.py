@@ -1,17 +1,19 @@
-"""Engine metrics: counters and histograms of what turns did, for `/metrics` and `/stats`. Plain
-numbers, no library.
+"""Engine metrics: counters, histograms and the projection lag, for `/metrics` and `/stats`.
+
+They are plain numbers without a metrics library; the API writes them in Prometheus' format.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rota.core.model import RunCause
+from rota.core.model import Millis, RunCause
 from rota.core.outcome import Ended, Outcome
-from rota.store.protocol import Totals
+from rota.engine.ports import Clock
+from rota.store.protocol import Seq, Totals
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 LONG_SECONDS = (*SECONDS, 300, 900, 3600, 4 * 3600, 24 * 3600)
@@ -19,7 +21,7 @@ SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000)
 
 
 class Histogram:
-    """How many measurements were at or below each bound."""
+    """Counts how many measurements were at or below each bound."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -27,22 +29,22 @@ class Histogram:
         self._total = 0.0
 
     def note(self, value: float, times: int = 1) -> None:
-        """Measured `times` times."""
+        """Adds a value that was measured `times` times."""
         self._counts[bisect_left(self._bounds, value)] += times
         self._total += value * times
 
     def buckets(self) -> Sequence[tuple[float, int]]:
-        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
+        """Returns (upper bound, how many were at or below it), rising; the last is infinity."""
         bounds = (*self._bounds, float("inf"))
         return list(zip(bounds, accumulate(self._counts), strict=True))
 
     def total(self) -> float:
-        """The sum of everything measured."""
+        """Returns the sum of all values."""
         return self._total
 
 
 class Metrics:
-    """The engine's observer. Totals go on from what the store has, so a restart loses none."""
+    """Counts what turns did. Totals continue from those in the store, so a restart loses none."""
 
     def __init__(self) -> None:
         self._submitted = 0
@@ -59,18 +61,17 @@ class Metrics:
         self._deadlines: dict[str, int] = {}
 
     def loaded(self, totals: Totals) -> None:
-        """Memory was read from the store, and with it what was counted before."""
+        """Takes over the totals that were read from the store."""
         self._submitted = totals.submitted
         self._finished = {(queue, state): count for queue, state, count in totals.finished}
         self._decided = {(decision, why): count for decision, why, count in totals.decided}
         self._reacted = dict(totals.reacted)
 
     def reloaded(self, reason: str) -> None:
-        """Memory was thrown away."""
         self.reloads[reason] = self.reloads.get(reason, 0) + 1
 
     def turn_committed(self, outcome: Outcome) -> None:
-        """A turn is durable and its effects are about to leave: what they will say is counted."""
+        """Counts what a durable turn did, before its answers leave."""
         self._submitted += outcome.submitted
         if outcome.ends:
             self._ended(outcome.ends)
@@ -85,8 +86,8 @@ class Metrics:
             self._deadlines[verdict] = self._deadlines.get(verdict, 0) + count
 
     def turn_finished(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
-        """Its effects have left: how long it took can be counted in peace."""
-        # Jobs that came together waited alike and ran alike.
+        """Notes how long a turn took, after its answers have left."""
+        # Jobs that came together have equal waits and run times: one note for all of them.
         for wait_ms, times in Counter(outcome.waits).items():
             self._waits.note(wait_ms / 1000, times)
         orders = sum(len(answer.orders) for answer in outcome.answers)
@@ -105,27 +106,27 @@ class Metrics:
                 self._runs.note(ran_ms / 1000, times)
 
     def submitted(self) -> int:
-        """Jobs accepted since the beginning."""
+        """Returns the number of jobs accepted since the beginning."""
         return self._submitted
 
     def finished(self) -> Mapping[tuple[str, str], int]:
-        """Jobs ended since the beginning, by (queue, state)."""
+        """Returns the number of jobs finished since the beginning, by (queue, state)."""
         return self._finished
 
     def decided(self) -> Mapping[tuple[str, str], int]:
-        """Instants of schedules decided since the beginning, by (decision, why)."""
+        """Returns decided instants of schedules since the beginning, by (decision, reason)."""
         return self._decided
 
     def reacted(self) -> Mapping[str, int]:
-        """Events accepted and repeated, and what triggers made of them, since the beginning."""
+        """Returns events accepted and repeated, and reactions of triggers, since the beginning."""
         return self._reacted
 
     def deadlines(self) -> Mapping[str, int]:
-        """Jobs at risk to miss their deadline, that met it, and that missed it, since the start."""
+        """Returns jobs that risk, met and missed their deadline, since this server started."""
         return self._deadlines
 
     def histograms(self) -> Mapping[str, Histogram]:
-        """By the name of their metric, without the product's."""
+        """Returns histograms by the name of their metric, without the prefix `rota_`."""
         return {
             "job_wait_seconds": self._waits,
             "job_run_seconds": self._runs,
@@ -134,3 +135,28 @@ class Metrics:
             "append_jobs": self._append_jobs,
             "schedule_lateness_seconds": self._lateness,
         }
+
+
+class ProjectionLag:
+    """Measures how long the projection has been behind the journal."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pending: deque[tuple[Seq, Millis]] = deque()
+
+    def appended(self, seq: Seq, projected: Seq) -> None:
+        """Notes a durable record; the tables hold all records up to `projected`."""
+        self._pending.append((seq, self._clock.steady()))
+        self._forget(projected)
+
+    def clear(self) -> None:
+        self._pending.clear()
+
+    def seconds(self, projected: Seq) -> float:
+        """Returns for how long the oldest record missing from the tables has been durable."""
+        self._forget(projected)
+        return (self._clock.steady() - self._pending[0][1]) / 1000 if self._pending else 0.0
+
+    def _forget(self, projected: Seq) -> None:
+        while self._pending and self._pending[0][0] <= projected:
+            self._pending.popleft()

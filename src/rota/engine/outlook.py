@@ -1,4 +1,4 @@
-"""What is to become of jobs, for those who ask: of one that waits, or that nobody submitted."""
+"""Answers forecasts: of a waiting job, or of jobs that are not submitted yet (a dry run)."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ _FRESH = Life(JobState.PENDING)
 
 
 class Outlooks:
-    """Answers what is to come, from the scheduler's memory and a copy that is played forward."""
+    """Answers forecasts from the scheduler's memory, and from forward runs on a copy of it."""
 
     def __init__(
         self,
         clock: Clock,
-        foretelling: Forecaster,
+        forecaster: Forecaster,
         look: Callable[[], Awaitable[Scheduler]],
-        brain: Callable[[], Scheduler],
+        scheduler: Callable[[], Scheduler],
     ) -> None:
         self._clock = clock
-        self._forecaster = foretelling
+        self._forecaster = forecaster
         self._wait_history = WaitHistory()
         self._look = look
-        """The scheduler, once no turn is under way."""
-        self._brain = brain
-        """The scheduler as it is; raises UnavailableError where none may be asked."""
+        """Returns the scheduler, once no turn is under way."""
+        self._scheduler = scheduler
+        """Returns the scheduler at once; raises UnavailableError while this server is not ready."""
 
     async def outlook(self, job: JobRecord) -> Outlook | None:
-        """Of a job that waits; None: memory does not know it, or not as one that waits."""
+        """Forecasts a waiting job; None: it is not waiting."""
         scheduler = await self._look()
         now = self._clock.now()
         record = job if job.life.line else None
@@ -65,64 +65,64 @@ class Outlooks:
         position = scheduler.position(job.id, record)
         code = explanation.causes[0].code if explanation.causes else "free"
         seen = self._wait_history.note(job.id, code, now)
-        reliefs = scheduler.remedies(job.id, explanation.causes, now)
-        if reliefs and scheduler.forecast_size() <= TRIED_STATE_MAX:
-            picture = scheduler.forecast_input([job.id], now)
-            reliefs = await self._forecaster.try_reliefs(picture, job.id, reliefs)
+        remedies = scheduler.remedies(job.id, explanation.causes, now)
+        if remedies and scheduler.forecast_size() <= TRIED_STATE_MAX:
+            inputs = scheduler.forecast_input([job.id], now)
+            remedies = await self._forecaster.try_remedies(inputs, job.id, remedies)
         estimate = await self._forecaster.estimate(scheduler, (job.id, record), explanation)
         return Outlook(
             _without_order(explanation) if _is_now(estimate) else explanation,
             estimate,
             position,
-            reliefs,
+            remedies,
             self._deadline(job, estimate),
             self._forecaster.calibration.accuracy(),
             seen,
         )
 
     def _deadline(self, job: JobRecord, estimate: Estimate) -> DeadlineInfo | None:
-        """With what is likely: in time even then, in time if all goes as expected, or late."""
-        expected = self._brain().deadline(job, estimate.at, self._clock.now())
+        """Compares a job with its deadline: it is safe only if its latest likely start is."""
+        expected = self._scheduler().deadline(job, estimate.at, self._clock.now())
         if expected is None or expected.status not in ("on_time", "at_risk"):
             return expected
         if estimate.high is None:
             return replace(expected, status="at_risk")
-        worst = self._brain().deadline(job, estimate.high, self._clock.now())
+        worst = self._scheduler().deadline(job, estimate.high, self._clock.now())
         is_safe = worst is not None and worst.slack_ms >= 0
         return replace(expected, status="on_time" if is_safe else "at_risk")
 
-    # Jobs that nobody has submitted
+    # Jobs that are not submitted
 
     async def rehearse(self, event: Submit) -> Sequence[Outlook]:
-        """What would become of these jobs; raises what they would be refused for."""
+        """Forecasts jobs as if they were submitted now; raises the refusal they would meet."""
         scheduler = await self._look()
         now = self._clock.now()
         scheduler.check_submit(event, now)
         if scheduler.forecast_size() > FORWARD_STATE_MAX:
             raise UnavailableError(
-                "too much runs here to try it out at once; submit the job, and ask `why`", 60
+                "too many jobs run here for a dry run; submit the job, and ask `why`", 60
             )
         upstream = [d.job_id for new in event.jobs for d in new.spec.dependencies]
-        picture = scheduler.forecast_input(upstream, now)
-        known = {job.id: None for job in picture.stored.jobs}
+        inputs = scheduler.forecast_input(upstream, now)
+        known = {job.id: None for job in inputs.stored.jobs}
         known |= {new.id: None for new in event.jobs}
         ruled_out = _ruled_out(event, known)
         jobs = [_only_waiting_for(new, known) for new in event.jobs if new.id not in ruled_out]
-        course = await self._forecaster.rehearse(picture, jobs) if jobs else None
-        if isinstance(course, Refusal):
-            raise course
-        return [self._foreseen(new, course, ruled_out.get(new.id), now) for new in event.jobs]
+        plan = await self._forecaster.rehearse(inputs, jobs) if jobs else None
+        if isinstance(plan, Refusal):
+            raise plan
+        return [self._forecast(new, plan, ruled_out.get(new.id), now) for new in event.jobs]
 
-    def _foreseen(
-        self, new: NewJob, course: ForwardPlan | None, refused: Cause | None, now: Instant
+    def _forecast(
+        self, new: NewJob, plan: ForwardPlan | None, refused: Cause | None, now: Instant
     ) -> Outlook:
         job = JobRecord(new.id, new.spec, _FRESH)
-        if refused is not None or course is None:
+        if refused is not None or plan is None:
             causes = () if refused is None else (refused,)
             return Outlook(Explanation(causes, None, NEVER), Estimate(None, None, None, NEVER, now))
         calibration = self._forecaster.calibration
-        explanation = course.causes.get(new.id, Explanation((), None, ""))
-        estimate = _estimate(course, new.id, explanation, calibration, now)
+        explanation = plan.causes.get(new.id, Explanation((), None, ""))
+        estimate = _estimate(plan, new.id, explanation, calibration, now)
         deadline = self._deadline(job, estimate)
         return Outlook(explanation, estimate, None, (), deadline, calibration.accuracy())
 
@@ -132,32 +132,32 @@ def _is_now(estimate: Estimate) -> bool:
 
 
 def _without_order(explanation: Explanation) -> Explanation:
-    """Of a job that starts as soon as the workers ask: who stands before it does not matter."""
+    """Drops causes that do not matter for a job that starts as soon as the workers ask."""
     kept = tuple(cause for cause in explanation.causes if cause.code == MOMENTARY)
     return replace(explanation, causes=kept)
 
 
 def _estimate(
-    course: ForwardPlan, job_id: JobId, why: Explanation, calibration: Calibration, now: Instant
+    plan: ForwardPlan, job_id: JobId, why: Explanation, calibration: Calibration, now: Instant
 ) -> Estimate:
-    start = course.starts.get(job_id)
+    start = plan.starts.get(job_id)
     if start is None:
-        if can_never_start(why) or not course.is_spent:
+        if can_never_start(why) or not plan.is_spent:
             return Estimate(None, None, None, NEVER if can_never_start(why) else UNKNOWN, now)
-        # It starts after all that was played through; by how much, nobody can say yet.
-        return Estimate(None, course.until, None, FLUID, now)
+        # It starts after the end of the forward run; by how much is unknown.
+        return Estimate(None, plan.until, None, FLUID, now)
     at, worker_id = start
-    ahead = list(course.starts).index(job_id)
+    ahead = list(plan.starts).index(job_id)
     if at <= now:
         return Estimate(now, now, now, FORWARD_RUN, now, worker_id, ahead)
-    told = with_interval(calibration, FORWARD_RUN, at, now)
-    return Estimate(at, told.low, told.high, FORWARD_RUN, now, worker_id, ahead)
+    given = with_interval(calibration, FORWARD_RUN, at, now)
+    return Estimate(at, given.low, given.high, FORWARD_RUN, now, worker_id, ahead)
 
 
 def _ruled_out(event: Submit, known: dict[JobId, None]) -> dict[JobId, Cause]:
-    """Jobs that would be skipped at once, because of how others have ended."""
-    brought = () if event.preloaded is None else (*event.preloaded.upstream, *event.preloaded.jobs)
-    ended = {job.id: job.life.state for job in brought if job.id not in known}
+    """Finds jobs that would be skipped at once, because of how their dependencies ended."""
+    loaded = () if event.preloaded is None else (*event.preloaded.upstream, *event.preloaded.jobs)
+    ended = {job.id: job.life.state for job in loaded if job.id not in known}
     found: dict[JobId, Cause] = {}
     for new in event.jobs:
         for needed in new.spec.dependencies:
@@ -169,6 +169,6 @@ def _ruled_out(event: Submit, known: dict[JobId, None]) -> dict[JobId, Cause]:
 
 
 def _only_waiting_for(new: NewJob, known: dict[JobId, None]) -> NewJob:
-    """Without what has ended as it should: a copy does not know of that."""
+    """Drops dependencies that have ended well: the copy does not hold them."""
     needed = tuple(one for one in new.spec.dependencies if one.job_id in known)
     return replace(new, spec=replace(new.spec, dependencies=needed, task=b"null", payload=b""))

@@ -1,8 +1,7 @@
-"""The engine's interfaces: what it needs of the world, what it offers to the API, and the types of
-its answers.
+"""The engine's interfaces: those it needs, the one it offers to the API, and its answers' types.
 
-`Clock`, `Observer` and `AnswerEncoder` are handed in; `Brain` is what the API may ask. Forecasts
-are answered as `Estimate` and `Outlook`; `engine/forecast.py` makes them.
+`Clock`, `Observer` and `AnswerEncoder` are handed in; `Brain` is offered to the API. Forecasts are
+answered as `Estimate` and `Outlook`, which `engine/forecast.py` and `engine/outlook.py` make.
 """
 
 from __future__ import annotations
@@ -57,16 +56,16 @@ UNKNOWN = "unknown"
 
 
 class Accuracy(msgspec.Struct, frozen=True):
-    """How often starts fell inside the interval that was given for them."""
+    """Share of estimated starts that fell inside their interval."""
 
     inside: float
-    """Of the last of them."""
+    """The share, of the newest ones."""
     starts: int
-    """All that were told a start and have started."""
+    """Number of jobs that had an estimate and have started."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """When a job will start. `low` to `high` holds four of five starts, by past experience."""
+    """Estimated start of a job. `low` to `high` holds four of five starts, by past experience."""
 
     at: Instant | None
     low: Instant | None
@@ -74,13 +73,13 @@ class Estimate(msgspec.Struct, frozen=True):
     method: str
     computed_at: Instant
     worker_id: WorkerId | None = None
-    """Where, if all goes as expected."""
+    """The worker on which it will start, if all goes as expected."""
     ahead: int | None = None
-    """How many jobs start before it, of all lines."""
+    """How many jobs start before it, in all queues."""
 
 
 class ObservedCause(msgspec.Struct, frozen=True):
-    """What kept a job waiting, when somebody asked."""
+    """First cause of a job's wait, as it was answered to those who asked."""
 
     code: str
     first: Instant
@@ -88,83 +87,82 @@ class ObservedCause(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """All that is known of a job that waits, and what is to come of it."""
+    """Forecast of a waiting job: why it waits, when it will start, and what would help."""
 
     explanation: Explanation
     estimate: Estimate
     position: Position | None = None
-    reliefs: tuple[Remedy, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     deadline: DeadlineInfo | None = None
     accuracy: Accuracy | None = None
     seen: tuple[ObservedCause, ...] = ()
-    """The first causes that others were told before, the newest last."""
+    """The causes of earlier answers, the newest last."""
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of time."""
 
     def now(self) -> Instant:
-        """Wall time in milliseconds; somebody may set it forward or back."""
+        """Returns wall time in milliseconds; it may be set forward or back."""
         ...
 
     def steady(self) -> Millis:
-        """Milliseconds that run evenly, through suspend too."""
+        """Returns milliseconds that run evenly, also through suspend."""
         ...
 
     def fine_s(self) -> float:
-        """Seconds for measuring short times."""
+        """Returns seconds for measuring short times."""
         ...
 
 
 class AnswerEncoder(Protocol):
-    """Makes a poll's answer ready beside the loop, for whoever waits for it."""
+    """Encodes the answer to a poll while its record is being appended."""
 
     def write(self, answer: PollAnswer) -> None:
-        """Puts it into words while what it says becomes durable. It may never do, so nothing of it
-        may leave here."""
+        """Encodes it. It may never become durable, so nothing may be sent here."""
         ...
 
     def post(self, answer: PollAnswer) -> None:
-        """It is durable and about to be given: what was written of it may leave."""
+        """Sends the encoded answer, which is durable now."""
         ...
 
 
 class Observer(Protocol):
-    """Hears of every turn, for the figures."""
+    """Counts turns for the metrics."""
 
     def loaded(self, totals: Totals) -> None:
-        """Memory was read from the store."""
+        """Takes over the totals that were read from the store."""
         ...
 
     def turn_committed(self, outcome: Outcome) -> None:
-        """A turn is durable; nobody has been told yet, for who is told may look at the figures."""
+        """Counts a durable turn, before callers continue: they may read the metrics."""
         ...
 
     def turn_finished(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
-        """They have been told; the append took `append_s`, all of it `turn_s` seconds."""
+        """Notes the times of a turn whose callers have continued: of its append, and in all."""
         ...
 
     def reloaded(self, reason: str) -> None:
-        """Memory was thrown away and read again."""
+        """Counts that memory was dropped."""
         ...
 
 
 class LeadershipStatus(msgspec.Struct, frozen=True):
-    """A server's part in its cell."""
+    """Leadership status of a server in its cell."""
 
     leads: bool
-    """Whether it decides, here and now."""
+    """Whether this server leads and decides now."""
     leader: str | None
-    """The leader's name; None: nobody is known to lead."""
+    """The leader's name; None: no leader is known."""
     address: str
-    """Where the leader is reached, if it is another server and said so."""
+    """The leader's URL, if it is another server that announced one."""
     epoch: int
     seq: int
     """The newest journal record this server has."""
 
 
 class UnavailableError(Exception):
-    """The engine cannot answer now (starting, reloading, stopping, store away): ask again."""
+    """The engine cannot answer now: starting, reloading, stopping or store away. Try again."""
 
     def __init__(self, detail: str, retry_after_s: int = 1) -> None:
         super().__init__(detail)
@@ -173,179 +171,167 @@ class UnavailableError(Exception):
 
 
 class BusyError(UnavailableError):
-    """The inbox is full: slow down."""
+    """The inbox is full: callers must slow down."""
 
 
 class Brain(Protocol):
-    """What the api room may ask of the engine. Everything answered is durable."""
+    """Interface of the engine to the API. All that it answers is durable."""
 
     clock: Clock
     timing: Timing
 
     def suspect_leader(self, epoch: int) -> None:
-        """The leader of that epoch does not answer this server any more; 0: it does."""
+        """Notes that the leader of `epoch` does not answer this server any more; 0: it does."""
         ...
 
     def step_aside(self, epoch: int) -> None:
-        """Lets another lead, if this server still does in that epoch: no other reaches it."""
+        """Lets another server lead, if this one leads in `epoch`: no other server reaches it."""
         ...
 
     async def post(self, event: AnyInput) -> AnyReceipt:
-        """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
+        """Decides one input; raises Refusal, UnavailableError or BusyError."""
         ...
 
     async def poll(
-        self, event: Poll, heard: asyncio.Event, clerk: AnswerEncoder | None = None
+        self, event: Poll, reported: asyncio.Event, encoder: AnswerEncoder | None = None
     ) -> PollAnswer:
         """Waits for work; if the caller is cancelled, the poll is closed.
 
-        What it reports is durable when `heard` is set, which may be long before the answer.
-        The clerk hears what the answer will be, if it becomes durable.
+        The reports in it are durable when `reported` is set, which may be long before the answer.
         """
         ...
 
     def next_poll_id(self) -> PollId:
-        """A number no other poll of this process has."""
+        """Returns a number that no other poll of this process has."""
         ...
 
     async def settled(self) -> None:
-        """Returns at a moment when memory says no more than what is durable.
+        """Waits for a moment at which memory holds only what is durable.
 
-        Whatever is looked at below without waiting in between is then true and of one piece.
+        Questions below that follow without an `await` in between get answers of one moment.
         """
         ...
 
     def is_new_key(self, key: str) -> bool:
-        """Whether it is certain that no leader has accepted anything under this key."""
+        """Whether certainly no leader has accepted anything under this idempotency key."""
         ...
 
     def promise_key(self, key: str) -> None:
-        """This server is about to promise something under it, without a leader."""
+        """Notes a key under which this server is about to promise jobs, without a leader."""
         ...
 
     def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
-        """Why a job waits; None if it is not among the live ones.
+        """Explains why a job waits; None: it is not live.
 
-        Of one on the shelf memory knows nothing but what `record`, as the store has it, says.
+        A spilled job is not in memory: pass its `record` from the store.
         """
         ...
 
     async def outlook(self, job: JobRecord) -> Outlook | None:
-        """All about a job that waits, and when it will start; None: memory has it not so."""
+        """Forecasts a waiting job; None: it is not waiting."""
         ...
 
     async def rehearse(self, event: Submit) -> Sequence[Outlook]:
-        """What would become of jobs that nobody submitted; raises what they would be refused."""
+        """Forecasts jobs as if they were submitted now; raises the refusal they would meet."""
         ...
 
     def deadline(self, job: JobRecord, start: Instant | None = None) -> DeadlineInfo | None:
-        """How a job stands to its deadline, if it has one; `start`: when it will start."""
+        """Compares a job with its deadline, if it has one; `start`: its estimated start."""
         ...
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
-        """(progress, message) of a running job, newer than what is stored; None if not running."""
+        """Returns (progress, message) of a running job, newer than what is stored, or None."""
         ...
 
     def workers(self) -> Sequence[WorkerInfo]:
-        """All workers known, offline ones too."""
+        """Lists all known workers, offline ones too."""
         ...
 
-    def worker(self, worker_id: WorkerId) -> WorkerInfo | None:
-        """One of them."""
-        ...
+    def worker(self, worker_id: WorkerId) -> WorkerInfo | None: ...
 
     def places(self) -> Iterator[ReservationInfo]:
-        """What is reserved for jobs that wait; not to be held over an await."""
+        """Lists reservations for waiting jobs; do not keep it over an `await`."""
         ...
 
-    def queues(self) -> Sequence[QueueInfo]:
-        """All queues."""
-        ...
+    def queues(self) -> Sequence[QueueInfo]: ...
 
     def ready_since(self) -> Mapping[str, Instant]:
-        """By queue with ready jobs, since when the longest waiting head of a line has been so.
+        """Returns, by queue with ready jobs, since when the first job of a class is ready.
 
-        Looks at heads of lines only: what waits behind them costs nothing.
+        It looks at the first job of each class only, so its cost does not grow with the queue.
         """
         ...
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
-        """Those to keep, newest first; not to be held over an await."""
+        """Lists schedules that `keep` accepts, newest first; do not keep it over an `await`."""
         ...
 
-    def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
-        """One of them."""
-        ...
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None: ...
 
     def calendars(self) -> Sequence[Calendar]:
-        """All calendars, by name."""
+        """Lists all calendars by name."""
         ...
 
     def foresee(
         self, schedule_id: ScheduleId, after: Instant, count: int
     ) -> Sequence[PreviewedInstant]:
-        """The next instants of a schedule; raises NotFound."""
+        """Previews the next instants of a schedule; raises NotFound."""
         ...
 
     def foresee_plan(
         self, plan: ScheduleDefinition, after: Instant, count: int
     ) -> Sequence[PreviewedInstant]:
-        """The same of a plan that nobody has; raises the Refusal that making it would meet."""
+        """Previews a schedule that does not exist; raises the Refusal that making it would meet."""
         ...
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
     ) -> Sequence[Instant]:
-        """The instants of a schedule within a range, both ends included; raises NotFound."""
+        """Lists the instants of a schedule in a range, both ends included; raises NotFound."""
         ...
 
     def triggers(self) -> Sequence[TriggerInfo]:
-        """All triggers, the oldest first."""
+        """Lists all triggers, the oldest first."""
         ...
 
-    def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
-        """One of them."""
-        ...
+    def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None: ...
 
     def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[TriggerDryRun]:
-        """What triggers would make of an event; raises NotFound."""
+        """Says what triggers would do with an event; raises NotFound."""
         ...
 
     def try_rule(self, rule: TriggerDefinition, event: Event) -> TriggerDryRun:
-        """The same of a trigger that nobody has; raises the Refusal that making it would meet."""
+        """Tests a trigger that does not exist; raises the Refusal that making it would meet."""
         ...
 
-    def policy(self) -> Policy:
-        """The policy that holds now."""
-        ...
+    def policy(self) -> Policy: ...
 
     def tenants(self) -> Sequence[TenantInfo]:
-        """All tenants that have jobs or settings."""
+        """Lists all tenants that have jobs or settings."""
         ...
 
     def demand(self, target_ms: Millis, size: Resources | None = None) -> Demand:
-        """How many workers, of this size or such as there are, would clear what waits in time."""
+        """Counts the workers, of `size` or like the present ones, that would clear the backlog in
+        time."""
         ...
 
     def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
-        """What jobs of each name take, by tenant and name; not to be held over an await."""
+        """Lists the usage of jobs by tenant and name; do not keep it over an `await`."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether inputs are accepted and decided now."""
+        """Whether this server accepts and decides inputs now."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why it is not ready; empty when it is."""
+        """The reason why it is not ready; empty when it is."""
         ...
 
     @property
     def epoch(self) -> int:
-        """The number of the leadership, as far as it is known here."""
+        """The number of the newest term that this server knows."""
         ...
 
-    def standing(self) -> LeadershipStatus:
-        """This server's part in the cell."""
-        ...
+    def standing(self) -> LeadershipStatus: ...

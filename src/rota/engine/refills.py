@@ -1,4 +1,4 @@
-"""Fetches the jobs that memory wants back from the store, beside the loop, which does not wait."""
+"""Reads spilled jobs back from the store for the scheduler, beside the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = structlog.get_logger("rota.engine")
 
 
 class Refills:
-    """The questions under way. `put` takes the answers, as inputs of the next turn."""
+    """Runs the reads of spilled jobs; `put` receives the answers, as inputs of the next turn."""
 
     def __init__(
         self, ledger: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
@@ -27,7 +27,7 @@ class Refills:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
-        """To be called when the turn that wants them is durable, up to record `seen`."""
+        """Reads jobs for a durable turn, whose record is `seen`."""
         for asked, needed in (
             ([one for one in wanted if one.exact], seen),
             ([one for one in wanted if not one.exact], Seq(0)),
@@ -37,14 +37,10 @@ class Refills:
                 self._tasks[task] = None
                 task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    def forget(self) -> None:
-        """The scheduler that asked is gone, and the next one asks for itself."""
+    async def close(self) -> None:
+        """Cancels all reads: the next scheduler asks for itself."""
         for task in self._tasks:
             task.cancel()
-
-    async def close(self) -> None:
-        """Ends what is under way."""
-        self.forget()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
@@ -54,7 +50,7 @@ class Refills:
             try:
                 found = await self._ledger.read_spilled(wanted, seen)
             except Exception as error:
-                # Whatever it was: work waits for these jobs, and nobody else asks for them.
+                # After any error it asks again: workers wait for these jobs, and nobody else asks.
                 unexpected = not isinstance(error, StoreError)
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
                 await asyncio.sleep(self._limits.refill_retry_s)

@@ -1,8 +1,8 @@
-"""Retention: drops finished work, unused bundles, unowned objects and broken uploads when old.
+"""Retention: deletes old finished work, unused bundles, unowned objects and broken uploads.
 
-The leader drops work and deletes from the storage what the object index marks for deletion; each
-server tidies the uploads on its own disk. The store drops in bounded pieces; here is only when, and
-how old is old.
+The leader deletes work, and objects that the object index marks for deletion; each server deletes
+uploads on its own disk. The store deletes in bounded pieces; this module decides when, and from
+which age on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger("rota.engine")
 
 
 class Retention:
-    """Drops finished work; runs beside the engine for as long as the server does."""
+    """Deletes finished work that is too old to keep, while the server runs."""
 
     def __init__(
         self,
@@ -34,40 +34,40 @@ class Retention:
         age_ms: Millis | None,
         limits: EngineLimits = ENGINE_LIMITS,
     ) -> None:
-        """`age_ms` None: everything is kept for ever."""
+        """Sets the age; `age_ms` None: finished work is kept for ever."""
         self._limits = limits
         self._store = store
         self._brain = brain
         self._age_ms = age_ms
-        self._days = _SteadyWallClock(brain.clock)
+        self._wall_clock = _SteadyWallClock(brain.clock)
         self._task = BackgroundTask("rota-retention")
 
     def start(self) -> None:
-        """From now on."""
         if self._age_ms is not None:
             self._task.start(self._run(self._age_ms))
 
     async def stop(self) -> None:
-        """In the middle of a round too: the next one goes on."""
+        """Stops, also in the middle of a round: the next one continues."""
         await self._task.stop()
 
     async def _run(self, age_ms: Millis) -> None:
         while True:
             await asyncio.sleep(self._limits.retention_every_s)
             try:
-                await self.forget(self._days.now() - age_ms)
+                await self.forget(self._wall_clock.now() - age_ms)
             except StoreError as error:
                 log.warning("old_work_not_dropped", reason=str(error))
 
     async def forget(self, before: Instant) -> int:
-        """All that ended before then, as long as this server leads; answers how many jobs went."""
+        """Deletes all work that finished before then, while this server leads; returns how many
+        jobs."""
         jobs = 0
         more = True
         while more and self._brain.standing().leads:
             dropped = await self._store.drop_before(before)
             jobs, more = jobs + dropped.jobs, dropped.more
             if more:
-                # Whoever waits for the store goes first.
+                # Other users of the store come in between.
                 await asyncio.sleep(RETENTION_PAUSE_S)
         if jobs:
             log.info("old_work_dropped", jobs=jobs, before=before)
@@ -75,44 +75,41 @@ class Retention:
 
 
 class _SteadyWallClock:
-    """The wall clock, but for leaps ahead: whoever sets it a year forward must not make all that
-    is kept a year old."""
+    """Wall clock that ignores being set forward, which must not make kept work old at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = clock.now() - clock.steady()
 
     def now(self) -> Instant:
-        """Never further than time has passed since the start."""
+        """Returns wall time, at most as far as time has passed since the start."""
         return min(self._clock.now(), self._clock.steady() + self._offset)
 
 
 class StorageSweep:
-    """Removes objects and uploads that are nobody's, and unused bundles; runs beside the engine for
-    as long as the server does."""
+    """Deletes unowned objects and uploads, and unused bundles, while the server runs."""
 
     def __init__(
         self,
-        book: ObjectIndex | None,
+        index: ObjectIndex | None,
         blobs: Blobs,
         spool: Spool,
         brain: Brain,
         bundle_age_ms: Millis | None,
     ) -> None:
-        """`bundle_age_ms` None: bundles are kept until somebody removes them."""
-        self._book = book
+        """Sets the age; `bundle_age_ms` None: unused bundles are kept."""
+        self._index = index
         self._blobs = blobs
         self._spool = spool
         self._brain = brain
         self._bundle_age_ms = bundle_age_ms
-        self._task = BackgroundTask("rota-sweeping")
+        self._task = BackgroundTask("rota-storage-sweep")
 
     def start(self) -> None:
-        """From now on."""
         self._task.start(self._run())
 
     async def stop(self) -> None:
-        """In the middle of a round too: the next one goes on."""
+        """Stops, also in the middle of a round: the next one continues."""
         await self._task.stop()
 
     async def _run(self) -> None:
@@ -124,31 +121,31 @@ class StorageSweep:
                 log.warning("storage_not_swept", reason=str(error))
 
     async def sweep(self, now: Instant) -> int:
-        """One round; answers how many objects went."""
+        """Runs one round; returns how many objects it deleted."""
         await self._spool.sweep(UPLOAD_KEPT_S, now / 1000)
-        gone = 0
-        if self._book is None:
-            return gone
+        deleted = 0
+        if self._index is None:
+            return deleted
         if self._bundle_age_ms is not None:
-            await self._drop_unused(self._book, now - self._bundle_age_ms)
+            await self._drop_unused(self._index, now - self._bundle_age_ms)
         while self._brain.standing().leads:
-            keys = await self._book.deletions_due(now, OBJECT_DELETIONS_AT_ONCE)
+            keys = await self._index.deletions_due(now, OBJECT_DELETIONS_AT_ONCE)
             if not keys:
                 break
             await self._blobs.drop(keys)
-            await self._book.confirm_deleted(keys)
-            gone += len(keys)
-        if gone:
-            log.info("objects_removed", objects=gone)
-        return gone
+            await self._index.confirm_deleted(keys)
+            deleted += len(keys)
+        if deleted:
+            log.info("objects_removed", objects=deleted)
+        return deleted
 
-    async def _drop_unused(self, book: ObjectIndex, since: Instant) -> None:
+    async def _drop_unused(self, index: ObjectIndex, since: Instant) -> None:
         while self._brain.standing().leads:
-            found = await book.find_bundles(
+            found = await index.find_bundles(
                 BundleQuery(unused_since=since, limit=OBJECT_DELETIONS_AT_ONCE)
             )
             if not found:
                 break
             for bundle in found:
-                await book.drop_bundle(bundle.id)
+                await index.drop_bundle(bundle.id)
             log.info("unused_bundles_dropped", bundles=len(found), since=since)

@@ -1,9 +1,8 @@
-"""Standby and recovery: follows the journal with a copy of what is live, and rebuilds the
-scheduler from a snapshot.
+"""Standby and recovery: follows the journal with a copy of live jobs, and rebuilds the scheduler
+from a snapshot.
 
-`build_scheduler` is the one way back to memory: at start, after a failed append and at
-fail-over. A standby server keeps the snapshot current, so that a take-over reads only what is
-new.
+`build_scheduler` is the one recovery path: at start, after a failed append and at fail-over. A
+standby server keeps its snapshot current, so that a take-over reads only the newest records.
 """
 
 from __future__ import annotations
@@ -25,18 +24,20 @@ from rota.engine.time_zones import load_zone
 from rota.store.projection.standby_state import JournalGapError, StandbyState
 from rota.store.protocol import FencedError, JournalRecord, NewerRecordError, Seq, Snapshot, Store
 
+log = structlog.get_logger("rota.engine")
+
 
 async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    """A scheduler that knows all that is in the snapshot.
+    """Builds a scheduler from a snapshot.
 
-    In a thread: hundreds of thousands of jobs take seconds, in which the seat must be renewed.
+    In a thread: hundreds of thousands of jobs take seconds, in which leadership must be renewed.
     """
     return await asyncio.to_thread(_build, snapshot, timing, now)
 
 
 def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
     scheduler = Scheduler(timing, now, load_zone)
-    # A million records are made at once and live long: the collector would only look at them.
+    # A million records are made at once and live long: collecting garbage meanwhile finds none.
     gc.disable()
     try:
         scheduler.restore(
@@ -63,14 +64,11 @@ def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
     return scheduler
 
 
-log = structlog.get_logger("rota.engine")
-
-
 class Standby:
-    """Follows the journal; reads all that is live only once, and when it fell behind too far.
+    """Follows the journal; reads the whole snapshot only once, and after falling behind too far.
 
-    While jobs wait on the shelf no copy is kept: which of them come next only the store knows, so a
-    take-over reads those few anyway. The copy comes back when the shelf is empty.
+    While jobs are spilled it keeps no copy: only the store knows which of them come next, so a
+    take-over reads them anyway. It makes a copy again when none is spilled.
     """
 
     def __init__(self, store: Store, clock: Clock, kept: int, limits: EngineLimits) -> None:
@@ -79,26 +77,27 @@ class Standby:
         self._catalog = store.catalog
         self._clock = clock
         self._kept = kept
-        self._mirror: StandbyState | None = None
+        self._copy: StandbyState | None = None
         self._seq = Seq(0)
         self._cold_until: Millis | None = None
         self.unreadable = ""
-        """Why it cannot follow, if a newer server wrote what only its like can read."""
+        """The reason why it cannot follow: a newer program wrote records that this one cannot read.
+        """
 
     @property
     def seq(self) -> Seq:
-        """How far it has come."""
+        """The newest record that it has read."""
         return self._seq
 
     def forget(self) -> None:
-        """The copy is old: the next look reads everything."""
-        self._mirror, self._cold_until = None, None
+        """Drops the copy: the next look reads the whole snapshot."""
+        self._copy, self._cold_until = None, None
 
     async def keep_up(self, *, insist: bool) -> Seq | None:
-        """Reads on to the journal's end; None: it is beyond this program.
+        """Reads on to the journal's end; None: this program cannot read a newer one's records.
 
-        Then it is left alone until nobody leads (`insist`): by that time the newer server may have
-        folded what it wrote, and the tables are plain.
+        Then it reads no more until no server leads (`insist`): by then the newer server may have
+        projected its records, and the tables can be read.
         """
         if self.unreadable:
             if not insist:
@@ -108,7 +107,7 @@ class Standby:
             seq = await self.follow()
         except NewerRecordError as error:
             if not self.unreadable:
-                log.error("cannot_follow", reason=str(error))
+                log.error("journal_not_readable", reason=str(error))
             self.unreadable = "a newer server wrote the journal: upgrade this one"
             return None
         self.unreadable = ""
@@ -116,22 +115,22 @@ class Standby:
 
     async def follow(self) -> Seq:
         """Reads on to the journal's end."""
-        mirror = self._mirror or await self._warm_up()
-        if mirror is None:
+        copy = self._copy or await self._warm_up()
+        if copy is None:
             self._seq = (await self._catalog.head())[1]
             return self._seq
-        while records := await self._ledger.records_after(mirror.seq, FOLLOW_RECORDS):
-            looked_up = await self._look_up(mirror, records)
+        while records := await self._ledger.records_after(copy.seq, FOLLOW_RECORDS):
+            looked_up = await self._look_up(copy, records)
             try:
-                mirror.apply(records, looked_up)
+                copy.apply(records, looked_up)
             except JournalGapError:
-                log.warning("fell_behind", seq=mirror.seq, journal_begins=records[0].seq)
+                log.warning("standby_reloading", seq=copy.seq, journal_begins=records[0].seq)
                 self.forget()
                 return await self.follow()
-            if mirror.is_partial:
+            if copy.is_partial:
                 self._cool_down()
                 return await self.follow()
-        self._seq = mirror.seq
+        self._seq = copy.seq
         return self._seq
 
     async def _warm_up(self) -> StandbyState | None:
@@ -141,37 +140,37 @@ class Standby:
         if snapshot.spill_counts:
             self._cool_down()
         else:
-            self._mirror = StandbyState(snapshot)
-        return self._mirror
+            self._copy = StandbyState(snapshot)
+        return self._copy
 
     def _cool_down(self) -> None:
-        self._mirror, self._cold_until = None, self._clock.steady() + self._limits.cold_ms
+        self._copy, self._cold_until = None, self._clock.steady() + self._limits.cold_ms
 
     async def _look_up(
-        self, mirror: StandbyState, records: Sequence[JournalRecord]
+        self, copy: StandbyState, records: Sequence[JournalRecord]
     ) -> list[JobRecord]:
-        unknown = mirror.unknown(records)
+        unknown = copy.unknown(records)
         return await self._catalog.jobs(unknown) if unknown else []
 
-    async def begin_term(self, seat: LeaderElection, now: Instant) -> Snapshot:
-        """Puts the first record of our reign behind the last of any other; gives the copy away.
+    async def begin_term(self, election: LeaderElection, now: Instant) -> Snapshot:
+        """Appends the first record of this server's term; returns the snapshot and drops the copy.
 
-        A record of the leader before may still be on its way when we claim. It gets its place or we
-        do: if it was first, it is read, and the next place tried.
+        A record of the last leader may still be on its way. If it takes the sequence number first,
+        it is read and the next number tried.
         """
         while True:
             seq = Seq(await self.follow() + 1)
             try:
-                await self._ledger.append(seat.epoch, seq, now, ())
+                await self._ledger.append(election.epoch, seq, now, ())
             except FencedError:
-                await seat.look()
-                if not seat.is_ours:
+                await election.look()
+                if not election.is_ours:
                     raise
                 continue
             break
         await self.follow()
-        if self._mirror is None:
+        if self._copy is None:
             return await self._ledger.load(self._kept)
-        snapshot = self._mirror.snapshot()
+        snapshot = self._copy.snapshot()
         self.forget()
         return snapshot

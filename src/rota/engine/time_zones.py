@@ -1,6 +1,6 @@
-"""The time zone database: the one that is installed with Rota, the same on every machine.
+"""Time zones from the database that is installed with Rota, the same on every machine.
 
-The system's own is left alone, so that two servers of a cell mean the same by a name.
+The system's own is not used, so that a name means the same on all servers of a cell.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 from rota.core.time_zones import Zone
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9][A-Za-z0-9_+-]*){0,3}", re.ASCII)
-"""Nothing that could lead out of the folder they are in."""
+"""Names that cannot lead out of the database's folder."""
 
 
 @lru_cache(maxsize=1000)
 def load_zone(name: str) -> Zone | None:
-    """A zone such as `Europe/Berlin`, the same for all who ask; None: there is no such zone."""
+    """Loads a zone such as `Europe/Berlin`; None: there is none of that name."""
     if name == "UTC":
         return Zone(name, UTC)
     if not _NAME.fullmatch(name):
@@ -35,11 +35,11 @@ def load_zone(name: str) -> Zone | None:
 
 
 def zone_names() -> list[str]:
-    """All names, sorted."""
+    """Returns all names, sorted."""
     listed = (resources.files("tzdata") / "zones").read_text(encoding="utf-8")
     return sorted(listed.split())
 
 
 def zone_data() -> str:
-    """Which edition of the database it is."""
+    """Returns the edition of the database."""
     return f"tzdata {metadata.version('tzdata')}"

@@ -1,3 +1,3 @@
-"""The event bridge (`rota events`): publishes events of brokers, folders and PostgreSQL to the
-server, and delivers state changes to sinks.
+"""Event bridge (`rota events`): publishes events of brokers, folders and PostgreSQL to the server,
+and delivers state changes to sinks.
 """

@@ -1,7 +1,8 @@
-"""Redis streams, NATS, RabbitMQ and Kafka as sources and sinks of events.
+"""Sources and sinks of events at brokers: Redis streams, NATS, RabbitMQ and Kafka.
 
-A message is acknowledged when its event is durable on the server, and not before: a listener that
-dies in between gets the message again, and the server knows the event by its id.
+A message is acknowledged when its event is durable on the server, not before: after a crash in
+between the broker delivers it again, and the server recognises the event by its id. Each broker's
+client is imported where it is used, so that a bridge of one needs none of the others.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import structlog
-from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from rota.events.config import (
     KafkaSink,
@@ -41,25 +40,60 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractExchange, AbstractIncomingMessage, AbstractRobustConnection
     from nats.aio.client import Client as NatsClient
     from nats.aio.msg import Msg
+    from redis.asyncio import Redis
+
+log = structlog.get_logger("rota.events")
+
+BrokerSource: TypeAlias = NatsSource | RabbitSource | KafkaSource
+BrokerSink: TypeAlias = NatsSink | RabbitSink | KafkaSink
+Message: TypeAlias = tuple[bytes, Mapping[bytes, bytes] | None]
+
+CONTENT_TYPE = "application/cloudevents+json"
 
 
-Message = tuple[bytes, Mapping[bytes, bytes] | None]
+class Subscription(Protocol):
+    """Consumer of a broker's messages."""
+
+    async def run(self) -> None:
+        """Runs until an error; `service` starts it again after a pause."""
+        ...
+
+
+def subscription(source: RedisSource | BrokerSource, publisher: Publisher) -> Subscription:
+    """Opens the consumer of a source; raises ImportError where its client is not installed."""
+    if isinstance(source, RedisSource):
+        import redis  # noqa: F401  (fails here, at the start, and not at the first message)
+
+        return RedisSubscription(source, publisher)
+    if isinstance(source, NatsSource):
+        import nats  # noqa: F401
+
+        return NatsSubscription(source, publisher)
+    if isinstance(source, RabbitSource):
+        import aio_pika  # noqa: F401
+
+        return RabbitSubscription(source, publisher)
+    import aiokafka  # type: ignore[import-untyped]  # noqa: F401
+
+    return KafkaSubscription(source, publisher)
 
 
 class RedisSubscription:
-    """Reads a stream as a member of a group; what was not confirmed comes again."""
+    """Consumes a Redis stream as a member of a group; unconfirmed messages come again."""
 
-    def __init__(self, source: RedisSource, teller: Publisher) -> None:
+    def __init__(self, source: RedisSource, publisher: Publisher) -> None:
         self._source = source
-        self._publisher = teller
+        self._publisher = publisher
         self._consumer = f"{socket.gethostname()}-{source.name}"
 
     async def run(self) -> None:
-        """Until the connection is lost, which is an error."""
+        """Runs until the connection is lost, which is an error."""
+        from redis.asyncio import Redis
+
         redis: Redis = Redis.from_url(self._source.url)
         try:
             await self._join(redis)
-            # What this consumer took before a crash and did not confirm is still its own.
+            # Messages that this consumer took before a crash and did not confirm are still its own.
             await self._drain(redis, "0")
             while True:
                 await self._claim(redis)
@@ -68,6 +102,8 @@ class RedisSubscription:
             await redis.aclose()
 
     async def _join(self, redis: Redis) -> None:
+        from redis.exceptions import ResponseError
+
         source = self._source
         try:
             await redis.xgroup_create(source.stream, source.group, id="0", mkstream=True)
@@ -92,7 +128,7 @@ class RedisSubscription:
             await self._take(redis, messages)
 
     async def _claim(self, redis: Redis) -> None:
-        """Takes over what a consumer that is gone has left unconfirmed."""
+        """Takes over messages that a consumer without a connection has left unconfirmed."""
         source = self._source
         answer: Any = await redis.xautoclaim(
             source.stream,
@@ -105,7 +141,7 @@ class RedisSubscription:
             await self._take(redis, answer[1])
 
     async def _take(self, redis: Redis, messages: Sequence[Message]) -> None:
-        # A message that was trimmed away while it waited has no fields any more.
+        # A message that was trimmed from the stream meanwhile has no fields.
         events = [self._event(key, fields) for key, fields in messages if fields]
         await self._publisher.publish(events)
         await redis.xack(self._source.stream, self._source.group, *(key for key, _ in messages))
@@ -126,7 +162,7 @@ class RedisSubscription:
 
 
 def _raise_if_cancelled() -> None:
-    """Ends the task if that was asked for: the client loses a cancel that comes with an answer."""
+    # Redis' client loses a cancellation that comes together with an answer.
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -137,14 +173,16 @@ def _text(value: bytes) -> str:
 
 
 class RedisTransport:
-    """Adds events to a stream; each is the field `data` of a message."""
+    """Adds events to a Redis stream; each is the field `data` of a message."""
 
     def __init__(self, sink: RedisSink) -> None:
+        from redis.asyncio import Redis
+
         self._sink = sink
         self._redis: Redis = Redis.from_url(sink.url)
 
     async def send(self, event: EventDict) -> None:
-        """In the stream when it returns."""
+        """Returns when the event is in the stream."""
         await self._redis.xadd(
             self._sink.stream,
             {"data": msgspec.json.encode(event)},
@@ -153,54 +191,19 @@ class RedisTransport:
         )
 
     async def close(self) -> None:
-        """Gives the connection back."""
         await self._redis.aclose()
 
 
-# Each client is loaded by who needs it: a listener of one broker does without the others.
-
-
-log = structlog.get_logger("rota.events")
-
-BrokerSource: TypeAlias = NatsSource | RabbitSource | KafkaSource
-BrokerSink: TypeAlias = NatsSink | RabbitSink | KafkaSink
-
-CONTENT_TYPE = "application/cloudevents+json"
-
-
-class Subscription(Protocol):
-    """One consumer of a broker."""
-
-    async def run(self) -> None:
-        """Until an error; `service` starts it again after a pause."""
-        ...
-
-
-def subscription(source: BrokerSource, teller: Publisher) -> Subscription:
-    """The consumer that a source asks for; raises ImportError where its client is missing."""
-    if isinstance(source, NatsSource):
-        import nats  # noqa: F401  (told now, not at the first message)
-
-        return NatsSubscription(source, teller)
-    if isinstance(source, RabbitSource):
-        import aio_pika  # noqa: F401
-
-        return RabbitSubscription(source, teller)
-    import aiokafka  # type: ignore[import-untyped]  # noqa: F401
-
-    return KafkaSubscription(source, teller)
-
-
 class NatsSubscription:
-    """A pull consumer of a JetStream stream; it is made durable if it is not there yet."""
+    """Consumes a JetStream stream by a durable pull consumer, which it creates if needed."""
 
-    def __init__(self, source: NatsSource, teller: Publisher) -> None:
+    def __init__(self, source: NatsSource, publisher: Publisher) -> None:
         self._source = source
-        self._publisher = teller
+        self._publisher = publisher
 
     async def run(self) -> None:
-        """Until the connection is lost for good, which is an error."""
-        from nats.errors import TimeoutError as NothingCameError
+        """Runs until the connection is lost for good, which is an error."""
+        from nats.errors import TimeoutError as NoMessageError
         from nats.js.api import ConsumerConfig, DeliverPolicy
         from nats.js.errors import ServiceUnavailableError
 
@@ -215,8 +218,8 @@ class NatsSubscription:
             )
             while True:
                 messages: list[Msg] = []
-                # The stream has no leader for a moment while its cluster elects one.
-                with contextlib.suppress(NothingCameError, ServiceUnavailableError):
+                # While NATS' own cluster elects a leader, the stream is not available.
+                with contextlib.suppress(NoMessageError, ServiceUnavailableError):
                     messages = await pull.fetch(BROKER_PREFETCH)
                 async with asyncio.TaskGroup() as group:
                     for message in messages:
@@ -233,14 +236,14 @@ class NatsSubscription:
 
 
 class RabbitSubscription:
-    """A consumer of a RabbitMQ queue; the client connects again by itself."""
+    """Consumes a RabbitMQ queue; the client connects again by itself."""
 
-    def __init__(self, source: RabbitSource, teller: Publisher) -> None:
+    def __init__(self, source: RabbitSource, publisher: Publisher) -> None:
         self._source = source
-        self._publisher = teller
+        self._publisher = publisher
 
     async def run(self) -> None:
-        """Until an error."""
+        """Runs until an error."""
         import aio_pika
 
         source = self._source
@@ -248,7 +251,7 @@ class RabbitSubscription:
         connection = await aio_pika.connect_robust(source.url)
         try:
             channel = await connection.channel()
-            # It bounds `messages` too: no more are handed out before one is acknowledged.
+            # This bounds `messages` too: RabbitMQ delivers no more before one is acknowledged.
             await channel.set_qos(prefetch_count=BROKER_PREFETCH)
             queue = await channel.declare_queue(source.queue, passive=True)
             await queue.consume(messages.put)
@@ -259,7 +262,7 @@ class RabbitSubscription:
             await _close_rabbit(connection)
 
     async def _take(self, message: AbstractIncomingMessage) -> None:
-        # A queue has no positions. Without an id from its sender, a message is known by its body.
+        # A queue has no positions: a message without an id of its sender is identified by its body.
         place = message.message_id or hashlib.sha256(message.body).hexdigest()
         event = event_of_message(message.body, _plain(self._source, place, self._source.queue))
         await _publish(self._publisher, event, message.nack)
@@ -267,14 +270,14 @@ class RabbitSubscription:
 
 
 class KafkaSubscription:
-    """A member of a Kafka consumer group; it commits each message by itself, in order."""
+    """Consumes a Kafka topic as a member of a group; commits each message by itself, in order."""
 
-    def __init__(self, source: KafkaSource, teller: Publisher) -> None:
+    def __init__(self, source: KafkaSource, publisher: Publisher) -> None:
         self._source = source
-        self._publisher = teller
+        self._publisher = publisher
 
     async def run(self) -> None:
-        """Until an error; what was not committed comes again to whoever reads the partition."""
+        """Runs until an error; messages that are not committed come again."""
         from aiokafka import AIOKafkaConsumer
 
         source = self._source
@@ -298,7 +301,7 @@ class KafkaSubscription:
 
 
 def _plain(source: BrokerSource, place: str, named: str) -> EventDict:
-    """The event around a plain message: where it lies is its id, so it is known when it repeats."""
+    """Makes the event for a plain message; its place is its id, so a repeat is recognised."""
     kind = source.__struct_config__.tag
     return {
         "specversion": "1.0",
@@ -309,34 +312,38 @@ def _plain(source: BrokerSource, place: str, named: str) -> EventDict:
 
 
 async def _publish(
-    teller: Publisher, event: EventDict, give_back: Callable[[], Awaitable[None]]
+    publisher: Publisher, event: EventDict, reject: Callable[[], Awaitable[None]]
 ) -> None:
     try:
-        await teller.publish([event])
+        await publisher.publish([event])
     except Exception:
-        # At once to another consumer, instead of when the broker misses the acknowledgement.
-        await give_back()
+        # Then another consumer gets it at once, not only after the acknowledgement's timeout.
+        await reject()
         raise
 
 
 async def _connect_nats(url: str, name: str) -> NatsClient:
     import nats
 
-    async def noted(error: Exception) -> None:
-        log.warning("nats_connection", name=name, reason=f"{type(error).__name__}: {error}")
+    async def log_error(error: Exception) -> None:
+        log.warning("nats_error", name=name, reason=f"{type(error).__name__}: {error}")
 
-    return await nats.connect(url, error_cb=noted)
+    return await nats.connect(url, error_cb=log_error)
 
 
 async def _close_rabbit(connection: AbstractRobustConnection) -> None:
-    """A broker that does not answer must not hold up the end."""
+    # The timeout: a broker that does not answer must not hold up the end.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(BROKER_CLOSE_S):
             await connection.close()
 
 
-def broker_transport(sink: BrokerSink) -> NatsTransport | RabbitTransport | KafkaTransport:
-    """The way to a sink's broker; raises ImportError where its client is missing."""
+def broker_transport(
+    sink: RedisSink | BrokerSink,
+) -> RedisTransport | NatsTransport | RabbitTransport | KafkaTransport:
+    """Opens the transport of a sink; raises ImportError where its client is not installed."""
+    if isinstance(sink, RedisSink):
+        return RedisTransport(sink)
     if isinstance(sink, NatsSink):
         import nats  # noqa: F401
 
@@ -358,7 +365,7 @@ class NatsTransport:
         self._client: NatsClient | None = None
 
     async def send(self, event: EventDict) -> None:
-        """The broker itself drops what it has seen under the same id."""
+        """Publishes an event; the stream itself drops a repeat of its id."""
         if self._client is None or self._client.is_closed:
             self._client = await _connect_nats(self._sink.url, self._sink.name)
         await self._client.jetstream().publish(
@@ -369,7 +376,6 @@ class NatsTransport:
         )
 
     async def close(self) -> None:
-        """Closes the connection, if there is one."""
         if self._client is not None:
             await self._client.close()
 
@@ -383,13 +389,13 @@ class RabbitTransport:
         self._exchange: AbstractExchange | None = None
 
     async def send(self, event: EventDict) -> None:
-        """Raises where no queue takes it."""
+        """Publishes an event; raises if no queue takes it."""
         import aio_pika
 
         if self._exchange is None:
             if self._connection is None:
                 self._connection = await aio_pika.connect_robust(self._sink.url)
-            # A message that no queue takes comes back, and that must not pass for success.
+            # A message that no queue takes is returned: that must raise.
             channel = await self._connection.channel(on_return_raises=True)
             self._exchange = channel.default_exchange
         message = aio_pika.Message(
@@ -401,7 +407,6 @@ class RabbitTransport:
         await self._exchange.publish(message, self._sink.queue, mandatory=True)
 
     async def close(self) -> None:
-        """Closes the connection, if there is one."""
         if self._connection is not None:
             await _close_rabbit(self._connection)
 
@@ -414,7 +419,7 @@ class KafkaTransport:
         self._producer: Any = None
 
     async def send(self, event: EventDict) -> None:
-        """Keyed by what changed, so that changes of a job stay in order."""
+        """Publishes an event with its subject as key, so that a job's changes stay in order."""
         from aiokafka import AIOKafkaProducer
 
         if self._producer is None:
@@ -435,6 +440,5 @@ class KafkaTransport:
         )
 
     async def close(self) -> None:
-        """Closes the connection, if there is one."""
         if self._producer is not None:
             await self._producer.stop()

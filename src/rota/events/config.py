@@ -1,4 +1,4 @@
-"""Reads the file that says what to listen to and whom to tell."""
+"""Configuration of the event bridge: reads the file with its sources and sinks."""
 
 from __future__ import annotations
 
@@ -18,51 +18,52 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class ConfigError(Exception):
-    """The file cannot be used; the text says why."""
+    """The configuration cannot be used; the text says why."""
 
 
 class ConfigEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What every source and sink has."""
+    """Fields that every source and sink has."""
 
     name: Word
 
 
 class Source(ConfigEntry, kw_only=True):
-    """What is listened to; plain messages become events of this type."""
+    """Source of events."""
 
     type: EventType | None = None
+    """Type of the events made of plain messages."""
 
 
 class FolderSource(Source, kw_only=True, tag="folder"):
-    """A folder: a file that comes, or changes, is an event once it has stopped growing."""
+    """Folder: a new or changed file is an event once it has stopped growing."""
 
     path: Path
     pattern: str = "*"
     recursive: bool = False
     every: Seconds = 1.0
     existing: bool = False
-    """Whether files that are there at the very first look count."""
+    """Whether files that exist at the very first look count."""
 
 
 class PostgresSource(Source, kw_only=True, tag="postgres"):
-    """NOTIFY on a channel. PostgreSQL keeps nothing for those who are away."""
+    """PostgreSQL's NOTIFY on a channel, which keeps nothing for a listener that is away."""
 
     dsn: str
     channel: Annotated[str, Meta(min_length=1, max_length=63)]
 
 
 class RedisSource(Source, kw_only=True, tag="redis"):
-    """A Redis stream, read as a member of a group."""
+    """Redis stream, read as a member of a group."""
 
     url: str
     stream: str
     group: str = "rota"
     field: str = "data"
-    """Of a message, the field that is the data; where it has none, all its fields are."""
+    """The field of a message that is the data; without it all fields are."""
 
 
 class NatsSource(Source, kw_only=True, tag="nats"):
-    """A JetStream stream, by a durable consumer."""
+    """NATS JetStream stream, read by a durable consumer."""
 
     url: str
     stream: str
@@ -71,14 +72,14 @@ class NatsSource(Source, kw_only=True, tag="nats"):
 
 
 class RabbitSource(Source, kw_only=True, tag="rabbitmq"):
-    """A RabbitMQ queue that is there."""
+    """RabbitMQ queue, which must exist."""
 
     url: str
     queue: str
 
 
 class KafkaSource(Source, kw_only=True, tag="kafka"):
-    """A Kafka topic, read as a member of a group."""
+    """Kafka topic, read as a member of a group."""
 
     servers: str
     topic: str
@@ -86,16 +87,16 @@ class KafkaSource(Source, kw_only=True, tag="kafka"):
 
 
 class Sink(ConfigEntry, kw_only=True):
-    """Who is told of state changes."""
+    """Sink of state changes."""
 
     events: list[str] = msgspec.field(default_factory=lambda: ["rota.job.*"])
     """Types, or `prefix.*`."""
     attempts: Annotated[int, Meta(ge=0, le=1_000)] = 12
-    """Tries before a change goes to the dead letters; 0: for ever."""
+    """Attempts before a change goes to the dead letters; 0: no limit."""
 
 
 class WebhookSink(Sink, kw_only=True, tag="webhook"):
-    """Signed requests to a URL."""
+    """Webhook: signed requests to a URL."""
 
     url: Annotated[str, Meta(pattern=r"^https?://")]
     secret: Annotated[str, Meta(min_length=16)]
@@ -103,7 +104,7 @@ class WebhookSink(Sink, kw_only=True, tag="webhook"):
 
 
 class RedisSink(Sink, kw_only=True, tag="redis"):
-    """A Redis stream."""
+    """Redis stream."""
 
     url: str
     stream: str
@@ -111,7 +112,7 @@ class RedisSink(Sink, kw_only=True, tag="redis"):
 
 
 class NatsSink(Sink, kw_only=True, tag="nats"):
-    """A JetStream stream; each type is a subject below `subject`."""
+    """NATS JetStream stream; each type is a subject below `subject`."""
 
     url: str
     stream: str
@@ -119,14 +120,14 @@ class NatsSink(Sink, kw_only=True, tag="nats"):
 
 
 class RabbitSink(Sink, kw_only=True, tag="rabbitmq"):
-    """A RabbitMQ queue that is there."""
+    """RabbitMQ queue, which must exist."""
 
     url: str
     queue: str
 
 
 class KafkaSink(Sink, kw_only=True, tag="kafka"):
-    """A Kafka topic, keyed by what changed."""
+    """Kafka topic; the key is the subject that changed."""
 
     servers: str
     topic: str
@@ -139,7 +140,7 @@ AnySink: TypeAlias = WebhookSink | RedisSink | NatsSink | RabbitSink | KafkaSink
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. Any text may be `env:NAME` or `file:PATH`, which is then read instead."""
+    """Contents of the file. Any text may be `env:NAME` or `file:PATH`: then it is read there."""
 
     url: str | None = None
     token: str | None = None
@@ -150,7 +151,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_config(path: Path) -> Config:
-    """The file; raises ConfigError that says what is wrong with it."""
+    """Reads the file; raises ConfigError, which says what is wrong with it."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         config = msgspec.convert(_resolved(values), Config, dec_hook=_as_path)
@@ -160,11 +161,11 @@ def read_config(path: Path) -> Config:
         raise ConfigError(f"{path}: {error}") from error
     entries: list[ConfigEntry] = [*config.source, *config.sink]
     names = [entry.name for entry in entries]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"{path}: two entries are named {twice!r}")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"{path}: two entries are named {repeated!r}; give each its own name")
     if not names:
-        raise ConfigError(f"{path}: it names no [[source]] and no [[sink]]")
+        raise ConfigError(f"{path}: it has no [[source]] and no [[sink]]; add at least one")
     return config
 
 
@@ -182,7 +183,7 @@ def _resolved(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("env:"):
         name = value[4:]
         if name not in os.environ:
-            raise ConfigError(f"the environment has no {name}, which {value!r} asks for")
+            raise ConfigError(f"the environment variable {name}, named by {value!r}, is not set")
         return os.environ[name]
     if isinstance(value, str) and value.startswith("file:"):
         return _read_secret(value[5:])
@@ -194,4 +195,4 @@ def _read_secret(path: str) -> str:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"cannot read {path!r}, which is to be read instead: {why}") from error
+        raise ConfigError(f"cannot read {path!r}, named by 'file:{path}': {why}") from error

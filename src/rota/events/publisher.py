@@ -1,7 +1,7 @@
-"""Publishes events of sources to the server, with backoff and dead letters; keeps the offsets of
-sources and sinks in files.
+"""Publishes events of sources to the server, with exponential backoff and dead letters; keeps the
+offsets of sources and sinks in files.
 
-Whoever calls `publish` may acknowledge the events when it returns: they are durable then.
+When `publish` returns the events are durable, so the caller may acknowledge them.
 """
 
 from __future__ import annotations
@@ -26,23 +26,27 @@ from rota.events.limits import (
 )
 from rota.sdk import AsyncClient, InvalidError, RotaError
 
+log = structlog.get_logger("rota.events")
+
+EventDict: TypeAlias = dict[str, Any]
+
 
 class Offsets:
-    """A folder of small files; each is replaced as a whole, so that a crash leaves the old one."""
+    """Keeps offsets in small files; each is replaced as a whole, so a crash leaves the old one."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
 
     def load(self, name: str) -> Any:
-        """What was last saved; None: nothing was."""
+        """Returns the value that was last saved, or None."""
         try:
             return msgspec.json.decode((self._folder / f"{name}.json").read_bytes())
         except FileNotFoundError:
             return None
 
     def save(self, name: str, value: Any) -> None:
-        """Durable when it returns."""
+        """Saves a value; it is durable when this returns."""
         target = self._folder / f"{name}.json"
         fresh = target.with_suffix(".new")
         with fresh.open("wb") as file:
@@ -51,23 +55,19 @@ class Offsets:
             os.fsync(file.fileno())
         fresh.replace(target)
 
-    def keep_undelivered(self, name: str, letter: Any) -> Path:
-        """Keeps what could not be delivered, a line each."""
-        grave = self._folder / f"{name}.dead.jsonl"
-        with grave.open("ab") as file:
-            file.write(msgspec.json.encode(letter) + b"\n")
+    def keep_dead_letter(self, name: str, event: EventDict) -> Path:
+        """Adds an event to the file of dead letters; returns that file."""
+        path = self._folder / f"{name}.dead.jsonl"
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(event) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        return grave
-
-
-log = structlog.get_logger("rota.events")
-
-EventDict: TypeAlias = dict[str, Any]
+        return path
 
 
 class EventBackoff:
-    """How long to wait after each failure in a row; spread, so that many do not come at once."""
+    """Exponential backoff after failures in a row; spread by name, so that many do not retry at
+    once."""
 
     def __init__(self, seed: str, limits: EventLimits = EVENT_LIMITS) -> None:
         self._seed = seed
@@ -75,11 +75,11 @@ class EventBackoff:
         self._failed = 0
 
     def succeeded(self) -> None:
-        """The next failure is the first again."""
+        """Starts from the first pause again."""
         self._failed = 0
 
     def next_s(self) -> float:
-        """Doubling, capped."""
+        """Returns the next pause."""
         grown = min(self._first_s * 2.0 ** min(self._failed, 20), PAUSE_S_MAX)
         self._failed += 1
         digest = hashlib.blake2b(f"{self._seed}/{self._failed}".encode(), digest_size=4).digest()
@@ -87,38 +87,38 @@ class EventBackoff:
 
 
 class Publisher:
-    """Sends until it is durable. What the server refuses for good goes to the dead letters."""
+    """Sends events until they are durable; those that the server refuses become dead letters."""
 
-    def __init__(self, client: AsyncClient, positions: Offsets, name: str) -> None:
+    def __init__(self, client: AsyncClient, offsets: Offsets, name: str) -> None:
         self._client = client
-        self._offsets = positions
+        self._offsets = offsets
         self._name = name
 
     async def publish(self, events: Sequence[EventDict]) -> None:
-        """Returns when all of them are durable, or buried."""
+        """Returns when all of them are durable, or in the file of dead letters."""
         for part in _batches(events):
             await self._publish_batch(part)
 
     async def _publish_batch(self, events: Sequence[EventDict]) -> None:
-        pauses = EventBackoff(self._name)
+        backoff = EventBackoff(self._name)
         while True:
             try:
                 await self._client.send_events(events)
                 return
             except InvalidError as error:
                 if len(events) == 1:
-                    grave = self._offsets.keep_undelivered(self._name, events[0])
-                    log.error(
-                        "event_refused", source=self._name, reason=str(error), kept=str(grave)
-                    )
+                    path = self._offsets.keep_dead_letter(self._name, events[0])
+                    log.error("event_refused", source=self._name, reason=str(error), kept=str(path))
                     return
-                # One of them is bad, and a batch is taken as a whole or not at all.
+                # One of them is invalid, and the server accepts a batch only as a whole.
                 for event in events:
                     await self._publish_batch([event])
                 return
             except RotaError as error:
-                pause_s = pauses.next_s()
-                log.warning("telling_failed", source=self._name, reason=str(error), again=pause_s)
+                pause_s = backoff.next_s()
+                log.warning(
+                    "events_not_sent", source=self._name, reason=str(error), retry_s=pause_s
+                )
                 await asyncio.sleep(pause_s)
 
 
@@ -137,10 +137,9 @@ def _batches(events: Sequence[EventDict]) -> Iterator[list[EventDict]]:
 
 
 def event_of_message(body: bytes, plain: EventDict) -> EventDict:
-    """What a message says: an event as it is, or else the data of the one that `plain` describes.
+    """Returns the event in a message, or else `plain` with the message as its data.
 
-    `plain` has the id, which comes from where the message lies and not from chance: one that is
-    handed out again is known again.
+    The id in `plain` is made of the message's place, so one that is delivered again is recognised.
     """
     try:
         value = msgspec.json.decode(body)

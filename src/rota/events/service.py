@@ -1,5 +1,5 @@
-"""Runs every source and sink of a configuration, each on its own: one that fails holds up no
-other.
+"""Runs every source and sink of a configuration, each in a task of its own, and restarts those that
+fail.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from rota.events.config import (
     ConfigError,
     FolderSource,
     PostgresSource,
-    RedisSource,
 )
 from rota.events.limits import STEADY_S
 from rota.events.publisher import EventBackoff, Offsets, Publisher
 from rota.events.sinks import Follower, missing_package, open_transport
-from rota.events.sources import FolderWatcher
+from rota.events.sources import FolderWatcher, PostgresListener
 from rota.sdk import AsyncClient
 
 log = structlog.get_logger("rota.events")
@@ -31,66 +30,62 @@ Routine: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def serve(config: Config, client: AsyncClient) -> None:
-    """Until it is cancelled."""
-    positions = Offsets(config.state)
-    runs = list(_runs(config, client, positions))
+    """Runs until it is cancelled."""
+    # All are made before one starts: an error in the configuration ends the command at once.
+    routines = list(_routines(config, client, Offsets(config.state)))
     async with asyncio.TaskGroup() as group:
-        for name, run in runs:
+        for name, run in routines:
             group.create_task(_run_forever(name, run), name=f"rota-events-{name}")
 
 
-def _runs(config: Config, client: AsyncClient, positions: Offsets) -> Iterator[tuple[str, Routine]]:
+def _routines(
+    config: Config, client: AsyncClient, offsets: Offsets
+) -> Iterator[tuple[str, Routine]]:
     for source in config.source:
-        yield source.name, _listener(source, Publisher(client, positions, source.name), positions)
+        yield source.name, _listener(source, Publisher(client, offsets, source.name), offsets)
     for sink in config.sink:
-        yield sink.name, _follower(sink, client, positions)
+        yield sink.name, _follower(sink, client, offsets)
 
 
-def _follower(sink: AnySink, client: AsyncClient, positions: Offsets) -> Routine:
-    return lambda: Follower(sink, client, open_transport(sink), positions).run()
+def _follower(sink: AnySink, client: AsyncClient, offsets: Offsets) -> Routine:
+    return lambda: Follower(sink, client, open_transport(sink), offsets).run()
 
 
-def _listener(source: AnySource, teller: Publisher, positions: Offsets) -> Routine:
+def _listener(source: AnySource, publisher: Publisher, offsets: Offsets) -> Routine:
     if isinstance(source, FolderSource):
-        return FolderWatcher(source, teller, positions).run
+        return FolderWatcher(source, publisher, offsets).run
     if isinstance(source, PostgresSource):
-        from rota.events.sources import PostgresListener
+        return lambda: PostgresListener(source, publisher).run()
+    from rota.events.brokers import subscription
 
-        return lambda: PostgresListener(source, teller).run()
     try:
-        if isinstance(source, RedisSource):
-            from rota.events.brokers import RedisSubscription
-
-            return RedisSubscription(source, teller).run
-        from rota.events.brokers import subscription
-
-        return subscription(source, teller).run
+        return subscription(source, publisher).run
     except ImportError as error:
         raise ConfigError(missing_package(source.name, error)) from error
 
 
 async def _run_forever(name: str, run: Routine) -> None:
-    pauses = EventBackoff(name)
+    backoff = EventBackoff(name)
     loop = asyncio.get_running_loop()
     while True:
         began_s = loop.time()
         try:
-            log.info("listening", name=name)
+            log.info("started", name=name)
             await run()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001  (the top of this loop: it is tried again)
+        except Exception as error:  # noqa: BLE001  (the loop's top: it starts again)
             reason = _reason(error)
         else:
             reason = "it ended"
         if loop.time() - began_s > STEADY_S:
-            pauses.succeeded()
-        pause_s = pauses.next_s()
-        log.error("broke_off", name=name, reason=reason, again=pause_s)
+            backoff.succeeded()
+        pause_s = backoff.next_s()
+        log.error("stopped", name=name, reason=reason, retry_s=pause_s)
         await asyncio.sleep(pause_s)
 
 
 def _reason(error: Exception) -> str:
-    while isinstance(error, ExceptionGroup):  # messages are taken side by side; the first says why
+    while isinstance(error, ExceptionGroup):  # of messages at once: the first error says why
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Event sources without a broker: watches a folder, and listens to a PostgreSQL channel (NOTIFY).
+"""Event sources without a broker: a folder, and a PostgreSQL channel (NOTIFY).
 
-A folder is watched by listing it, which works on every file system, also over a network. What is
-notified while nobody listens is lost in PostgreSQL already.
+A folder is watched by listing it, which works on every file system, also over a network. PostgreSQL
+keeps no notifications while no listener is connected: those are lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import asyncpg
 import structlog
 
 from rota.events.config import FolderSource, PostgresSource
@@ -27,49 +26,49 @@ from rota.sdk.clock import SystemClock
 log = structlog.get_logger("rota.events")
 
 Stamp: TypeAlias = tuple[int, int]
-"""When a file was last written, and its size."""
+"""Time of a file's last write, and its size."""
 Files: TypeAlias = dict[str, Stamp]
 
 
 class FolderWatcher:
-    """Tells of each file once it looks the same twice in a row; remembers what it told."""
+    """Watches a folder: publishes each file once two looks in a row find it unchanged."""
 
-    def __init__(self, source: FolderSource, teller: Publisher, positions: Offsets) -> None:
+    def __init__(self, source: FolderSource, publisher: Publisher, offsets: Offsets) -> None:
         self._source = source
-        self._publisher = teller
-        self._offsets = positions
+        self._publisher = publisher
+        self._offsets = offsets
         self._before: Files = {}
 
     async def run(self) -> None:
-        """For ever."""
-        told = self._load()
-        if told is None:
-            told = {} if self._source.existing else await asyncio.to_thread(self._look)
-            self._save(told)
+        """Runs until it is cancelled."""
+        published = self._load()
+        if published is None:
+            published = {} if self._source.existing else await asyncio.to_thread(self._look)
+            self._save(published)
         while True:
-            told = await self.look_once(told)
+            published = await self.look_once(published)
             await asyncio.sleep(self._source.every)
 
-    async def look_once(self, told: Files) -> Files:
-        """Tells what is new and has settled since the last look; all that has been told now."""
+    async def look_once(self, published: Files) -> Files:
+        """Publishes files that are new and unchanged since the last look; returns all published."""
         found = await asyncio.to_thread(self._look)
         settled = {name: stamp for name, stamp in found.items() if self._before.get(name) == stamp}
         self._before = found
-        fresh = {name: stamp for name, stamp in settled.items() if told.get(name) != stamp}
-        gone = [name for name in told if name not in found]
-        if not fresh and not gone:
-            return told
-        await self._publisher.publish([self._event(name, told) for name in sorted(fresh)])
-        # Only now: told twice is better than not at all, and the server knows the second.
-        told = {name: stamp for name, stamp in (told | fresh).items() if name in found}
-        self._save(told)
-        return told
+        fresh = {name: stamp for name, stamp in settled.items() if published.get(name) != stamp}
+        removed = [name for name in published if name not in found]
+        if not fresh and not removed:
+            return published
+        await self._publisher.publish([self._event(name, published) for name in sorted(fresh)])
+        # Saved after publishing: a crash in between repeats them, and the server knows their ids.
+        published = {name: stamp for name, stamp in (published | fresh).items() if name in found}
+        self._save(published)
+        return published
 
     def _look(self) -> Files:
         found: Files = {}
         for name, entry in self._entries(self._source.path, ""):
             if len(found) >= FILES_MAX:
-                log.error("folder_too_full", source=self._source.name, looked_at=FILES_MAX)
+                log.error("folder_too_full", source=self._source.name, files_read=FILES_MAX)
                 break
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -90,7 +89,7 @@ class FolderWatcher:
                 ):
                     yield name, entry
 
-    def _event(self, name: str, told: Files) -> EventDict:
+    def _event(self, name: str, published: Files) -> EventDict:
         written_ns, size = self._before[name]
         modified = datetime.fromtimestamp(written_ns / 1e9, UTC).isoformat()
         base = self._source.type or "file"
@@ -98,7 +97,7 @@ class FolderWatcher:
             "specversion": "1.0",
             "id": f"{name}:{written_ns}:{size}"[-1024:],
             "source": f"/folders/{self._source.name}",
-            "type": f"{base}.{'changed' if name in told else 'created'}",
+            "type": f"{base}.{'changed' if name in published else 'created'}",
             "time": modified,
             "data": {
                 "name": name,
@@ -114,43 +113,45 @@ class FolderWatcher:
             return None
         return {name: (stamp[0], stamp[1]) for name, stamp in saved.items()}
 
-    def _save(self, told: Files) -> None:
-        self._offsets.save(self._source.name, told)
+    def _save(self, published: Files) -> None:
+        self._offsets.save(self._source.name, published)
 
 
 class PostgresListener:
-    """One connection that listens."""
+    """Listens to a PostgreSQL channel and publishes its notifications."""
 
-    def __init__(self, source: PostgresSource, teller: Publisher) -> None:
+    def __init__(self, source: PostgresSource, publisher: Publisher) -> None:
         self._source = source
-        self._publisher = teller
+        self._publisher = publisher
         self._clock = SystemClock()
-        self._heard: asyncio.Queue[str | None] = asyncio.Queue()
+        self._payloads: asyncio.Queue[str | None] = asyncio.Queue()
+        """None: the connection is lost."""
 
     async def run(self) -> None:
-        """Until the connection is lost, which is an error."""
+        """Runs until the connection is lost, which is an error."""
+        import asyncpg  # only here: a bridge without PostgreSQL does without its client
+
         connection = await asyncpg.connect(self._source.dsn)
         try:
             connection.add_termination_listener(self._lost)
-            await connection.add_listener(self._source.channel, self._hear)
-            while (payload := await self._heard.get()) is not None:
+            await connection.add_listener(self._source.channel, self._received)
+            while (payload := await self._payloads.get()) is not None:
                 await self._publisher.publish([self._event(payload)])
         finally:
             await connection.close(timeout=5)
         raise ConnectionError(f"the connection to channel {self._source.channel} was lost")
 
-    def _hear(self, _connection: Any, _pid: int, _channel: str, payload: Any) -> None:
-        self._heard.put_nowait(str(payload))
+    def _received(self, _connection: Any, _pid: int, _channel: str, payload: Any) -> None:
+        self._payloads.put_nowait(str(payload))
 
     def _lost(self, _connection: Any) -> None:
-        self._heard.put_nowait(None)
+        self._payloads.put_nowait(None)
 
     def _event(self, payload: str) -> EventDict:
-        # A notification has no name of its own; it comes once, so neither does it need one.
-        fresh = uuid7(self._clock.now_ms(), secrets.token_bytes(10))
         plain: EventDict = {
             "specversion": "1.0",
-            "id": fresh,
+            # PostgreSQL sends a notification once, so its id need not recognise a repeat.
+            "id": uuid7(self._clock.now_ms(), secrets.token_bytes(10)),
             "source": f"/postgres/{self._source.name}",
             "type": self._source.type or f"postgres.{self._source.channel}",
         }

@@ -1,1 +1,1 @@
-"""The gateway: one HTTP address for several cells, which it knows by their public API only."""
+"""Gateway: one HTTP address for several cells, which it knows by their public API only."""

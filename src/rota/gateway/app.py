@@ -1,6 +1,6 @@
-"""Puts a gateway together as an ASGI application, behind a check of Host and Origin.
+"""ASGI application of a gateway, with a check of Host and Origin.
 
-Authentication is the cells' task: they get the token as it came.
+It does not authenticate: the cells get the client's token.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from rota.gateway.routing import RELAYED, ROUTES, Route
 from rota.gateway.stream import stream_changes
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
+log = structlog.get_logger(__name__)
+
 _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -32,23 +34,22 @@ _SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-"""Added where the cell's answer does not bring them."""
+"""Added where a cell's answer does not have them."""
 
 
 class HostCheck:
-    """Checks Host and Origin, as a server does; a cell behind us sees only our own name."""
+    """Checks Host and Origin as a server does, for the cells do not see the client's."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self._app = app
         self._hosts = tuple(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the request through, or says why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def send_guarded(message: Message) -> None:
+        async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
                 present = [name.lower() for name, _ in headers]
@@ -59,50 +60,51 @@ class HostCheck:
         try:
             self._admit(Headers(scope=scope))
         except ProblemError as error:
-            await respond(error)(scope, receive, send_guarded)
+            await respond(error)(scope, receive, send_secured)
             return
-        await self._app(scope, receive, send_guarded)
+        await self._app(scope, receive, send_secured)
 
     def _admit(self, headers: Headers) -> None:
         host = headers.get("host", "")
         if _name(host) not in self._hosts:
             known = ", ".join(self._hosts)
-            detail = f"this gateway does not go by the name {host[:100]!r}; it goes by {known}"
+            detail = (
+                f"{host[:100]!r} is not a name of this gateway; its names are {known}"
+                " (`rota gateway --public-name` adds one)"
+            )
             raise ProblemError(421, "wrong_host", detail)
         origin = headers.get("origin")
-        # Not taken apart as an address, for not every word can be: it is one scheme and one host.
+        # Not parsed as a URL, which fails for some values: it is a scheme and a host.
         same = origin is None or origin.partition("://")[2].lower() == host.lower()
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") or not same:
             raise ProblemError(403, "cross_site", "requests from other web pages are refused")
 
 
 def _name(host: str) -> str:
-    """Without the port; an IPv6 address without its brackets."""
+    """Returns a host without its port; an IPv6 address without its brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
 
 
-log = structlog.get_logger(__name__)
-
 _FILE, _FILE_IN_FOLDERS = "/artifacts/{name}", "/artifacts/{name:path}"
 
 
-def create_app(desk: GatewayContext, hosts: Sequence[str]) -> Starlette:
-    """The whole gateway; `hosts` are the names it goes by."""
+def create_app(context: GatewayContext, hosts: Sequence[str]) -> Starlette:
+    """Builds the application; `hosts` are the names by which clients reach it."""
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
     app = Starlette(
         routes=[
-            PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, desk))
+            PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, context))
             for path, routes in by_path.items()
         ],
         middleware=[Middleware(HostCheck, hosts=hosts)],
         exception_handlers={HTTPException: _unrouted},
     )
-    # A slash at the end is another path: a redirect would turn a POST into two.
+    # A path with a slash at its end is another one: a redirect would make two requests of a POST.
     app.router.redirect_slashes = False
     return app
 
@@ -113,16 +115,16 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 
 class PathServer:
-    """All calls of one path."""
+    """Serves all calls of one path."""
 
-    def __init__(self, routes: Sequence[Route], desk: GatewayContext) -> None:
+    def __init__(self, routes: Sequence[Route], context: GatewayContext) -> None:
         self._routes = {route.method: route for route in routes}
-        self._context = desk
+        self._context = context
         methods = [*self._routes, "OPTIONS", *(["HEAD"] if "GET" in self._routes else [])]
         self._allow = {"Allow": ", ".join(sorted(methods))}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands over to the rule that the method names, and counts the answer."""
+        """Serves the call of the request's method, and counts the answer."""
         method: str = scope["method"]
 
         async def send_counted(message: Message) -> None:
@@ -159,8 +161,8 @@ class PathServer:
         headers = Headers(scope=scope)
         try:
             async with self._context.bodies.reading(headers, receive) as body:
-                visit = GatewayRequest(self._context, scope, headers, scope["path_params"], body)
-                response = await route.serve(visit)
+                request = GatewayRequest(self._context, scope, headers, scope["path_params"], body)
+                response = await route.serve(request)
         except ClientDisconnectedError:
             return
         except Exception as error:  # noqa: BLE001  (the top of every request)
@@ -177,5 +179,5 @@ def _answer(error: Exception, scope: Scope) -> Response:
         case CellDownError():
             return respond(cell_down(error))
         case _:
-            log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
-            return respond(ProblemError(500, "fault", "the gateway met a fault; its log has it"))
+            log.error("request_failed", method=scope["method"], path=scope["path"], exc_info=error)
+            return respond(ProblemError(500, "fault", "the gateway failed; its log says why"))

@@ -1,8 +1,8 @@
-"""The cells behind a gateway: their connection pool, the health checks of their servers, and which
-cell an id or tenant belongs to.
+"""Cells behind a gateway: the connection pool, health checks of their servers, and the cell of an
+id or tenant.
 
-A server is up until it is seen to fail. Whoever waits for an answer of one that goes down is not
-kept waiting: that makes a frozen cell as quick to answer for as a dead one.
+A server is up until it fails. When it goes down, requests that wait for it fail at once: so a
+frozen cell is reported as fast as a dead one.
 """
 
 from __future__ import annotations
@@ -35,43 +35,43 @@ log = structlog.get_logger(__name__)
 
 
 class Closable(Protocol):
-    """An answer that is still being read."""
+    """Answer that is still being read."""
 
     def close(self) -> None:
-        """Ends it at once: its reader gets an error."""
+        """Ends it at once; its reader gets an error."""
         ...
 
 
 class Server:
-    """One server of a cell."""
+    """Server of a cell, with its health."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.up = True
         self.ready = False
-        """Its last probe said that it can accept and schedule."""
+        """Whether it could accept and schedule jobs at its last probe."""
         self.why = ""
-        """Why it counts as down."""
+        """The reason why it is down."""
         self.is_of_other_cell = False
-        """It says that it is of another cell."""
+        """Whether it belongs to another cell, by its own answer."""
         self._failures = 0
         self._waiting: dict[asyncio.Timeout, None] = {}
         self._reading: dict[Closable, None] = {}
 
     def answered(self) -> None:
-        """It said something."""
+        """Notes an answer."""
         self._failures = 0
         self.up, self.why = True, ""
 
     def failed(self, why: str, *, refused: bool = False) -> None:
-        """It did not; where nobody listens, once is enough."""
+        """Notes a failure; a refused connection is enough to mark the server down."""
         self._failures += 1
         self.ready = False
         if refused or self._failures >= FAILURES_MAX:
             self.mark_down(why)
 
     def mark_down(self, why: str) -> None:
-        """It counts as down, and whoever waits for it is told."""
+        """Marks the server down, and ends all that waits for it or reads from it."""
         self.up, self.ready, self.why = False, False, why
         now = asyncio.get_running_loop().time()
         for deadline in self._waiting:
@@ -82,7 +82,7 @@ class Server:
 
     @asynccontextmanager
     async def waited_for(self, seconds: float) -> AsyncIterator[None]:
-        """TimeoutError when the time is over or the server goes down."""
+        """Raises TimeoutError when the time is over or the server goes down."""
         async with asyncio.timeout(seconds) as deadline:
             self._waiting[deadline] = None
             try:
@@ -91,16 +91,15 @@ class Server:
                 del self._waiting[deadline]
 
     def being_read(self, answer: Closable) -> None:
-        """From now on its end is this answer's end."""
+        """Closes the answer if the server goes down."""
         self._reading[answer] = None
 
     def was_read(self, answer: Closable) -> None:
-        """It has ended by itself."""
         self._reading.pop(answer, None)
 
 
 class Cell:
-    """One cell and its servers."""
+    """Cell with its servers."""
 
     def __init__(self, name: str, urls: Sequence[str]) -> None:
         self.name = name
@@ -109,21 +108,21 @@ class Cell:
 
     @property
     def up(self) -> bool:
-        """Whether anybody there may answer."""
+        """Whether one of its servers is up."""
         return any(server.up for server in self.servers)
 
     @property
     def ready(self) -> bool:
-        """Whether somebody there can accept and schedule."""
+        """Whether one of its servers can accept and schedule jobs."""
         return any(server.ready for server in self.servers)
 
     @property
     def why(self) -> str:
-        """Why it counts as down."""
+        """The reasons why its servers are down."""
         return "; ".join(dict.fromkeys(server.why for server in self.servers if server.why))
 
     def candidates(self) -> list[Server]:
-        """Those worth asking, the ready ones first; else in the order they were named."""
+        """Returns servers that are up, the ready ones first, else in the order of the options."""
         found = [server for server in self.servers if server.up]
         return sorted(found, key=lambda server: not server.ready)
 
@@ -132,15 +131,15 @@ _NOT_SENT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
 )
-"""There was no connection, so nothing was sent."""
+"""Errors of a connection that was not made: nothing was sent."""
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""What the library would add by itself; the client's own are passed on, or none."""
+"""Headers that the library would add; only the client's own are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRequest:
-    """One request to a cell; `target` is path and query as they go over the line."""
+    """Request to a cell; `target` is the encoded path and query."""
 
     method: str
     target: str
@@ -150,12 +149,12 @@ class CellRequest:
 
 
 class Connections:
-    """Connections to all cells."""
+    """Connection pool to the servers of all cells."""
 
     def __init__(self) -> None:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
-            # What a cell sets is for one browser; a jar here would hand it to the next.
+            # A cell sets cookies for one browser; a jar here would send them for the next one.
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             auto_decompress=False,
@@ -163,16 +162,16 @@ class Connections:
         )
 
     async def close(self) -> None:
-        """Lets go of all connections."""
+        """Closes all connections."""
         await self._http.close()
 
     @asynccontextmanager
-    async def open(self, cell: Cell, ask: CellRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer of the first server that takes the question; raises AwayError.
+    async def open(self, cell: Cell, request: CellRequest) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Opens the answer of the first server that takes the request; raises CellDownError.
 
-        Another server is tried only where nothing was sent: a cell must not hear a request twice.
+        Another server is tried only if nothing was sent: a cell must not get a request twice.
         """
-        server, answer = await self._first(cell, ask)
+        server, answer = await self._first(cell, request)
         server.being_read(answer)
         try:
             yield answer
@@ -180,14 +179,16 @@ class Connections:
             raise CellDownError(cell.name, _reason(error), sent=True) from error
         finally:
             server.was_read(answer)
-            # Back to the pool if all of it was read, else closed.
+            # It goes back to the pool if all of it was read, else it is closed.
             answer.release()
 
-    async def _first(self, cell: Cell, ask: CellRequest) -> tuple[Server, aiohttp.ClientResponse]:
+    async def _first(
+        self, cell: Cell, request: CellRequest
+    ) -> tuple[Server, aiohttp.ClientResponse]:
         why = ""
         for server in cell.candidates():
             try:
-                return server, await self._send(server, ask)
+                return server, await self._send(server, request)
             except _NOT_SENT as error:
                 why = _reason(error)
                 server.failed(why, refused=_is_refusal(error))
@@ -197,21 +198,21 @@ class Connections:
                 raise CellDownError(cell.name, why, sent=True) from error
         raise CellDownError(cell.name, why or cell.why)
 
-    async def _send(self, server: Server, ask: CellRequest) -> aiohttp.ClientResponse:
-        url = URL(server.url + ask.target, encoded=True)
-        async with server.waited_for(ask.wait_s):
+    async def _send(self, server: Server, request: CellRequest) -> aiohttp.ClientResponse:
+        url = URL(server.url + request.target, encoded=True)
+        async with server.waited_for(request.wait_s):
             answer = await self._http.request(
-                ask.method,
+                request.method,
                 url,
-                headers=list(ask.headers),
-                data=ask.body or None,
+                headers=list(request.headers),
+                data=request.body or None,
                 allow_redirects=False,
             )
         server.answered()
         return answer
 
     async def probe(self, cell: Cell, server: Server) -> None:
-        """Looks whether a server is there, ready, and of the cell it should be of."""
+        """Checks whether a server is up, ready, and of the right cell."""
         was_up = server.up
         try:
             async with (
@@ -224,11 +225,12 @@ class Connections:
         else:
             self._judge(cell, server, answer.status, body)
         if server.up != was_up:
-            log.warning("server up" if server.up else "server down", cell=cell.name, why=server.why)
+            event = "server_up" if server.up else "server_down"
+            log.warning(event, cell=cell.name, reason=server.why)
 
     def _judge(self, cell: Cell, server: Server, status: int, body: bytes) -> None:
         if status != 200:
-            # It does not say whose it is now, so what is known of that stays.
+            # This answer does not name its cell: what is known of that stays.
             if not server.is_of_other_cell:
                 server.answered()
                 server.ready = False
@@ -236,12 +238,12 @@ class Connections:
         try:
             name = msgspec.json.decode(body, type=Health).cell
         except msgspec.MsgspecError:
-            server.mark_down("it is no Rota server")
+            server.mark_down("it is not a Rota server")
             return
         server.is_of_other_cell = name != cell.name
         if server.is_of_other_cell:
-            told = f"it is of the cell {name}" if name else "it has no cell name"
-            server.mark_down(f"{told}: start its servers with --cell {cell.name}")
+            response = f"it is of the cell {name}" if name else "it has no cell name"
+            server.mark_down(f"{response}: start its servers with --cell {cell.name}")
             return
         server.answered()
         server.ready = True
@@ -252,7 +254,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, in a few words and without addresses: it is told to clients."""
+    """Says what went wrong, without addresses: clients read it."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return "no connection in time"
@@ -261,7 +263,7 @@ def _reason(error: BaseException) -> str:
         case aiohttp.ClientConnectorDNSError():
             return "its host name is unknown"
         case aiohttp.ClientConnectorError():
-            return "nobody listens there"
+            return "no server listens there"
         case TimeoutError():
             return "no answer in time"
         case _:
@@ -269,51 +271,52 @@ def _reason(error: BaseException) -> str:
 
 
 class CellDirectory:
-    """The cells of one gateway."""
+    """Directory of a gateway's cells: finds the cell of an id or tenant, and probes all servers."""
 
-    def __init__(self, plan: GatewayConfig, lines: Connections) -> None:
-        self.connections = lines
-        self.router = plan.router
-        self.cells = {name: Cell(name, urls) for name, urls in plan.cells.items()}
+    def __init__(self, config: GatewayConfig, connections: Connections) -> None:
+        self.connections = connections
+        self.router = config.router
+        self.cells = {name: Cell(name, urls) for name, urls in config.cells.items()}
         self._by_tag = {cell.tag: cell for cell in self.cells.values()}
-        self._watching: list[asyncio.Task[None]] = []
+        self._probing: list[asyncio.Task[None]] = []
 
     def of_tenant(self, tenant: str) -> Cell:
-        """Where a tenant's new jobs go."""
+        """Returns the cell to which a tenant's new jobs go."""
         return self.cells[self.router.cell_of(tenant)]
 
     def of_id(self, text: str) -> Cell | None:
-        """The cell that an id carries; None if it carries none of ours."""
+        """Returns the cell whose tag an id carries; None: it carries no known tag."""
         tag = tag_in(text)
         return None if tag is None else self._by_tag.get(tag)
 
     def any_cell(self) -> Cell:
-        """One that can answer what all answer alike."""
+        """Returns a cell, if possible a ready one, for calls that all answer alike."""
         cells = sorted(self.cells.values(), key=lambda cell: (not cell.ready, not cell.up))
         return cells[0]
 
     async def start(self) -> None:
-        """Looks at every server once, then goes on looking."""
-        watched = list(self._servers())
-        await asyncio.gather(*(self.connections.probe(cell, server) for cell, server in watched))
-        self._watching = [
-            asyncio.create_task(self._watch(cell, server), name=f"rota-watch-{cell.name}")
-            for cell, server in watched
+        """Probes every server once, then periodically."""
+        probed = list(self._servers())
+        await asyncio.gather(*(self.connections.probe(cell, server) for cell, server in probed))
+        self._probing = [
+            asyncio.create_task(
+                self._probe_periodically(cell, server), name=f"rota-probe-{cell.name}"
+            )
+            for cell, server in probed
         ]
 
     async def stop(self) -> None:
-        """Looks no more."""
-        for task in self._watching:
+        for task in self._probing:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await asyncio.gather(*self._probing, return_exceptions=True)
 
-    async def _watch(self, cell: Cell, server: Server) -> None:
+    async def _probe_periodically(self, cell: Cell, server: Server) -> None:
         while True:
             await asyncio.sleep(PROBE_EVERY_S)
             try:
                 await self.connections.probe(cell, server)
-            except Exception:  # (the top of the loop: a watch that ended would not be noticed)
-                log.exception("probe failed", cell=cell.name)
+            except Exception:  # (the loop's top: a probe that ended would not be noticed)
+                log.exception("probe_failed", cell=cell.name)
 
     def _servers(self) -> Iterator[tuple[Cell, Server]]:
         for cell in self.cells.values():

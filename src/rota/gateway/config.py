@@ -1,9 +1,9 @@
-"""The configuration of a gateway: cells with their servers, weights and pins, and the cell of each
+"""Configuration of a gateway: cells with their servers, weights and pins, and the cell of each
 tenant.
 
-Tenants are spread by weighted rendezvous hashing, the same in every gateway. Each cell draws a
-number for the tenant, and the highest wins. Adding a cell therefore moves only the tenants that
-the new cell wins, and taking one away only those that it had.
+Tenants are spread by weighted rendezvous hashing, equal in every gateway: each cell gets a score
+for the tenant, and the highest wins. A new cell therefore moves only the tenants that it wins, and
+a removed one only those that it had.
 """
 
 from __future__ import annotations
@@ -18,43 +18,42 @@ from rota.gateway.limits import CELLS_MAX, SERVERS_PER_CELL_MAX
 from rota.wire.formats import cell_tag, is_cell_name
 
 _BITS = 52
-"""So many random bits and a half fit a float exactly: never 0, never 1."""
+"""So many bits and a half fit a float exactly: the fraction is never 0 and never 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantRouter:
-    """Cells by weight. One of weight 0 gets nothing new, except tenants pinned to it."""
+    """Chooses a tenant's cell by weights; one of weight 0 gets only tenants pinned to it."""
 
     weights: Mapping[str, float]
     pins: Mapping[str, str] = field(default_factory=dict)
-    """Tenants whose cell a person chose."""
+    """Tenants whose cell an operator chose."""
 
     def cell_of(self, tenant: str) -> str:
-        """The cell of a tenant."""
         pinned = self.pins.get(tenant)
         if pinned is not None:
             return pinned
-        drawn = {
-            cell: _draw(cell, tenant, weight) for cell, weight in self.weights.items() if weight
+        scores = {
+            cell: _score(cell, tenant, weight) for cell, weight in self.weights.items() if weight
         }
-        # By name where two drew the same, so that the order of options does not matter.
-        return max(sorted(drawn), key=drawn.__getitem__)
+        # Equal scores are decided by name, so that the order of options does not matter.
+        return max(sorted(scores), key=scores.__getitem__)
 
 
-def _draw(cell: str, tenant: str, weight: float) -> float:
-    """Wins against the others with a chance in proportion to the weight."""
-    dice = blake2b(f"{cell}/{tenant}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    fraction = ((int.from_bytes(dice, "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+def _score(cell: str, tenant: str, weight: float) -> float:
+    """Returns a hash that is the highest with a chance in proportion to the weight."""
+    digest = blake2b(f"{cell}/{tenant}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    fraction = ((int.from_bytes(digest, "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
     return -weight / math.log(fraction)
 
 
 class ConfigError(ValueError):
-    """The options do not fit together; says what to do."""
+    """The options cannot be used together; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """Cells by name, each with the addresses of its servers, and who goes where."""
+    """Cells by name with the URLs of their servers, and the router of tenants."""
 
     cells: Mapping[str, Sequence[str]]
     router: TenantRouter
@@ -65,12 +64,12 @@ def make_config(
     weights: Iterable[tuple[str, str]] = (),
     pins: Iterable[tuple[str, str]] = (),
 ) -> GatewayConfig:
-    """From `name=URL`, `name=weight`, `tenant=name`; a cell named twice has two servers."""
+    """Makes it of `name=URL`, `name=weight`, `tenant=name`; a cell named twice has two servers."""
     servers: dict[str, list[str]] = {}
     for name, url in cells:
         _check_cell(name, url)
         servers.setdefault(name, []).append(url.rstrip("/"))
-    _check_fleet(servers)
+    _check_cells(servers)
     pinned = dict(pins)
     for name in pinned.values():
         _check_known(name, servers, "--pin")
@@ -79,15 +78,15 @@ def make_config(
 
 def _check_cell(name: str, url: str) -> None:
     if not is_cell_name(name):
-        raise ConfigError(f"--cell {name}=…: a cell's name has small letters, digits and -")
+        raise ConfigError(f"--cell {name}=…: a cell's name has only small letters, digits and -")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"--cell {name}={url}: write the address like https://host:7070")
+        raise ConfigError(f"--cell {name}={url}: write the URL like https://host:7070")
     if parts.path.strip("/") or parts.query or parts.username:
-        raise ConfigError(f"--cell {name}: the address has nothing but scheme, host and port")
+        raise ConfigError(f"--cell {name}: the URL has only scheme, host and port")
 
 
-def _check_fleet(servers: Mapping[str, Sequence[str]]) -> None:
+def _check_cells(servers: Mapping[str, Sequence[str]]) -> None:
     if not servers:
         raise ConfigError("name at least one cell: --cell NAME=URL")
     if len(servers) > CELLS_MAX:
@@ -100,7 +99,7 @@ def _check_fleet(servers: Mapping[str, Sequence[str]]) -> None:
         if other != name:
             raise ConfigError(
                 f"the cells {other} and {name} have the same tag {cell_tag(name)} in their ids,"
-                " so an id would not say which of them it is of: call the newer one otherwise"
+                " so an id would not show its cell: give the newer one another name"
             )
 
 

@@ -1,9 +1,9 @@
-"""What a gateway needs to serve a request: headers, body budget, stream limit, cells' responses,
-and a negative cache of tokens.
+"""Context of a gateway's requests: headers, body budget, stream limit, cells' responses, and a
+negative cache of tokens.
 
-A tenant's token is known in its own cell only, and merged answers ask all of them: without the
-cache every list would be a failed try at each of the others, and those are throttled. No state
-of jobs is kept.
+A tenant's token is known in its own cell only, and merged lists ask all cells: without the cache
+every list would be a failed login at each of the others, and those are throttled. The gateway keeps
+no state of jobs.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ T = TypeVar("T")
 
 
 class TokenNegativeCache(Generic[T]):
-    """What each cell answered to those it does not know."""
+    """Negative cache of tokens: remembers for a while which cell does not know which token."""
 
     def __init__(self) -> None:
-        self._said: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+        self._refusals: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
 
     def recall(self, cell: str, headers: Iterable[tuple[str, str]]) -> T | None:
-        """The refusal of the last minute, if there was one."""
-        ends, said = self._said.get(_cache_key(cell, headers), (0.0, None))
-        return said if asyncio.get_running_loop().time() < ends else None
+        """Returns the cell's recent refusal of this token, if there was one."""
+        ends, refusal = self._refusals.get(_cache_key(cell, headers), (0.0, None))
+        return refusal if asyncio.get_running_loop().time() < ends else None
 
-    def note(self, cell: str, headers: Iterable[tuple[str, str]], said: T) -> None:
-        """Remembers one; the oldest is forgotten first."""
+    def note(self, cell: str, headers: Iterable[tuple[str, str]], refusal: T) -> None:
+        """Remembers a refusal; the oldest is dropped first."""
         key = _cache_key(cell, headers)
-        self._said[key] = (asyncio.get_running_loop().time() + UNKNOWN_TOKEN_S, said)
-        self._said.move_to_end(key)
-        if len(self._said) > UNKNOWN_TOKENS_MAX:
-            self._said.popitem(last=False)
+        self._refusals[key] = (asyncio.get_running_loop().time() + UNKNOWN_TOKEN_S, refusal)
+        self._refusals.move_to_end(key)
+        if len(self._refusals) > UNKNOWN_TOKENS_MAX:
+            self._refusals.popitem(last=False)
 
 
 def _cache_key(cell: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Of what the cell went by; the token itself is not kept."""
+    """Hashes the credentials, so that the token itself is not kept."""
     shown = [pair for pair in headers if pair[0] in ("authorization", "cookie")]
     return blake2b(repr((cell, shown)).encode(), digest_size=16).digest()
 
@@ -77,42 +77,42 @@ _REQUEST_HEADERS = (
     "tracestate",
     "user-agent",
 )
-"""All that a cell reads. Whatever else a client sends is between it and the gateway."""
-_KEPT_BACK = (
+"""Headers that a cell reads; others are not passed on."""
+_NOT_PASSED_ON = (
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
     *("te", "trailer", "transfer-encoding", "upgrade", "date", "server", "set-cookie"),
     LEADER_HEADER.lower(),
 )
-"""Of an answer: what concerns one line only, what the HTTP server adds itself, cookies, and where a
-cell's leader is: clients of a gateway need not reach it."""
+"""Headers of an answer that concern one connection, that the HTTP server adds itself, cookies, and
+the leader's address, which a gateway's clients may not reach."""
 
 
 def request_headers(scope: Scope, headers: Headers, cell: str) -> list[tuple[str, str]]:
-    """The headers that a cell gets."""
+    """Returns the headers of a request that a cell gets."""
     passed = [(name, value) for name, value in headers.items() if name in _REQUEST_HEADERS]
     if cookies := "; ".join(_own_cookies(headers.getlist("cookie"), cell)):
         passed.append(("cookie", cookies))
     client = scope.get("client")
     if client is not None:
-        # Never the client's own word: a cell without access control goes by this address.
+        # Never the client's own header: a cell without access control decides by this address.
         passed.append(("x-forwarded-for", str(client[0])))
     return passed
 
 
 def response_headers(headers: Iterable[tuple[str, str]], cell: str, *, secure: bool) -> RawHeaders:
-    """The headers that the client gets."""
+    """Returns the headers of a cell's answer that the client gets."""
     passed: RawHeaders = [(CELL_HEADER.lower().encode(), cell.encode())]
     for name, value in headers:
         name = name.lower()
         if name == "set-cookie":
             passed.append((b"set-cookie", _marked(value, cell, secure=secure)))
-        elif name not in _KEPT_BACK:
+        elif name not in _NOT_PASSED_ON:
             passed.append((name.encode("latin-1"), value.encode("latin-1", "replace")))
     return passed
 
 
 def _own_cookies(lines: Iterable[str], cell: str) -> Iterator[str]:
-    """Those that this cell set, by the names it knows."""
+    """Yields the cookies that this cell set, under its own names."""
     for line in lines:
         for cookie in line.split(";"):
             name = cookie.strip()
@@ -121,18 +121,18 @@ def _own_cookies(lines: Iterable[str], cell: str) -> Iterator[str]:
 
 
 def _marked(cookie: str, cell: str, *, secure: bool) -> bytes:
-    """A cell's cookie under a name that says whose it is: their sessions are not the same."""
+    """Puts the cell's name before that of its cookie: each cell has sessions of its own."""
     safe = "" if not secure or "secure" in cookie.lower() else "; Secure"
     return f"{cell}.{cookie}{safe}".encode("latin-1", "replace")
 
 
 _REFUSED = (401, 403)
-"""This token is not for that cell: a tenant's need not be known in all of them."""
+"""Statuses of a cell that does not accept the token: a tenant's is not known in all cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellResponse:
-    """One answer; status 0: none."""
+    """Response of one cell; status 0: there was none."""
 
     cell: Cell
     status: int
@@ -142,21 +142,20 @@ class CellResponse:
 
     @property
     def good(self) -> bool:
-        """It did what was asked."""
+        """Whether the cell did what was asked."""
         return 200 <= self.status < 300
 
     @property
     def refused(self) -> bool:
-        """It does not know who asks."""
+        """Whether the cell does not accept the token."""
         return self.status in _REFUSED
 
     @property
     def missing(self) -> bool:
-        """It could not answer now."""
+        """Whether the cell could not answer now."""
         return self.status == 0 or self.status == 429 or self.status >= 500
 
     def as_response(self) -> Response:
-        """The cell's own answer."""
         response = Response(self.body, self.status)
         response.raw_headers = self.headers
         return response
@@ -167,7 +166,7 @@ _CLOSE = {"Connection": "close"}
 
 
 class BodyBudget:
-    """Reads request bodies, and bounds how much of them is held at once."""
+    """Body budget: reads request bodies, and limits how many bytes are held at once."""
 
     def __init__(self, limit: int = BODIES_BYTES_MAX) -> None:
         self._limit = limit
@@ -175,7 +174,7 @@ class BodyBudget:
 
     @asynccontextmanager
     async def reading(self, headers: Headers, receive: Receive) -> AsyncIterator[bytes]:
-        """The whole body, counted until the request is done with."""
+        """Reads the whole body; it counts until the block ends."""
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > BODY_BYTES_MAX:
             raise _too_large()
@@ -185,7 +184,7 @@ class BodyBudget:
                 async with asyncio.timeout(BODY_READ_S):
                     await self._read(receive, pieces)
             except TimeoutError:
-                detail = f"the body did not come within {BODY_READ_S:.0f} s"
+                detail = f"the request's body did not arrive within {BODY_READ_S:.0f} s"
                 raise ProblemError(408, "too_slow", detail, headers=_CLOSE) from None
             yield b"".join(pieces)
         finally:
@@ -205,17 +204,17 @@ class BodyBudget:
             if size > BODY_BYTES_MAX:
                 raise _too_large()
             if self._held > self._limit:
-                detail = "too many large requests at once: ask again later"
+                detail = "too many large requests at once: try again later"
                 raise ProblemError(429, "busy", detail, headers={**_LATER, **_CLOSE})
 
 
 def _too_large() -> ProblemError:
-    detail = f"the body is larger than {BODY_BYTES_MAX} bytes"
+    detail = f"the request's body is larger than {BODY_BYTES_MAX} bytes"
     return ProblemError(413, "too_large", detail, headers=_CLOSE)
 
 
 class StreamLimit:
-    """Counts open streams, so that endless ones cannot take the whole gateway."""
+    """Limits open streams, which do not end by themselves."""
 
     def __init__(self, limit: int = STREAMS_MAX) -> None:
         self._limit = limit
@@ -223,9 +222,9 @@ class StreamLimit:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """One seat, given back whatever happens."""
+        """Counts one stream until the block ends; refuses it beyond the limit."""
         if self.taken >= self._limit:
-            detail = f"{self._limit} streams are open already: close one, or ask again later"
+            detail = f"{self._limit} streams are open already: close one, or try again later"
             raise ProblemError(429, "too_many_streams", detail, headers=_LATER)
         self.taken += 1
         try:
@@ -236,11 +235,11 @@ class StreamLimit:
 
 @dataclass(frozen=True, slots=True)
 class GatewayContext:
-    """Everything that serving a request needs."""
+    """Parts of a gateway that its requests share."""
 
     directory: CellDirectory
     secure: bool = False
-    """This gateway is reached by HTTPS."""
+    """Whether clients reach this gateway by HTTPS."""
     metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
     bodies: BodyBudget = field(default_factory=BodyBudget)
     streams: StreamLimit = field(default_factory=StreamLimit)
@@ -251,7 +250,7 @@ class GatewayContext:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRequest:
-    """One request, read."""
+    """Request of a client, with its body."""
 
     context: GatewayContext
     scope: Scope
@@ -261,16 +260,15 @@ class GatewayRequest:
 
     @property
     def method(self) -> str:
-        """The verb."""
         return str(self.scope["method"])
 
     @property
     def path(self) -> str:
-        """As it came over the line, without the query."""
+        """Path as the client encoded it, without the query."""
         return bytes(self.scope["raw_path"]).decode("latin-1")
 
     @property
     def target(self) -> str:
-        """Path and query as they came over the line."""
+        """Path and query as the client encoded them."""
         query = bytes(self.scope["query_string"]).decode("latin-1")
         return f"{self.path}?{query}" if query else self.path

@@ -1,15 +1,15 @@
-"""Endpoints of a gateway: calls for one cell (by id, by tenant), for all cells (broadcast), and
-its own health.
+"""Endpoints of a gateway: calls for one cell (by id, by tenant), for all cells (broadcast), and its
+own health.
 
-New jobs, schedules and triggers go to the cell of their tenant, a batch to one cell. Lists are
-in `gateway/lists.py`, the stream in `gateway/stream.py`.
+New jobs, schedules and triggers go to the cell of their tenant, a batch to one cell. Lists are in
+`gateway/lists.py`, the stream in `gateway/stream.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -27,7 +27,7 @@ from rota.gateway.forwarding import (
     request_to,
     usable_responses,
 )
-from rota.gateway.limits import LONG_ANSWER_S
+from rota.gateway.limits import ANSWER_S, LONG_ANSWER_S
 from rota.gateway.lists import add_up, combine_calendars, combine_queues
 from rota.gateway.metrics import METRICS_CONTENT_TYPE
 from rota.gateway.problems import retry_later
@@ -35,17 +35,22 @@ from rota.wire.formats import encode
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.service import Health
 
+T = TypeVar("T")
+View = dict[str, Any]
 
-async def show_alive(visit: GatewayRequest) -> Response:
-    """The process answers."""
+# Health
+
+
+async def show_alive(request: GatewayRequest) -> Response:
+    """Answers that the process runs."""
     return _healthy()
 
 
-async def show_ready(visit: GatewayRequest) -> Response:
-    """Some cell can accept and schedule."""
-    if visit.context.closing.is_set():
+async def show_ready(request: GatewayRequest) -> Response:
+    """Answers whether some cell can accept and schedule jobs."""
+    if request.context.closing.is_set():
         raise ProblemError(503, "unavailable", "the gateway is stopping")
-    cells = visit.context.directory.cells.values()
+    cells = request.context.directory.cells.values()
     if not any(cell.ready for cell in cells):
         names = ", ".join(cell.name for cell in cells)
         detail = f"no cell is ready: {names}"
@@ -53,10 +58,9 @@ async def show_ready(visit: GatewayRequest) -> Response:
     return _healthy()
 
 
-async def show_metrics(visit: GatewayRequest) -> Response:
-    """The text that Prometheus reads."""
-    desk = visit.context
-    text = desk.metrics.expose(desk.directory.cells.values(), desk.streams.taken)
+async def show_metrics(request: GatewayRequest) -> Response:
+    context = request.context
+    text = context.metrics.expose(context.directory.cells.values(), context.streams.taken)
     return Response(text, media_type=METRICS_CONTENT_TYPE)
 
 
@@ -64,26 +68,29 @@ def _healthy() -> Response:
     return Response(encode(Health("ok")), media_type="application/json")
 
 
-async def by_id(visit: GatewayRequest) -> Response:
-    """To the cell that the id carries; one that carries none is looked for."""
-    thing = next(iter(visit.params.values()))
-    cell = visit.context.directory.of_id(thing) or await _find(visit)
-    return await relay(visit, cell)
+# One cell
 
 
-async def by_tenant(visit: GatewayRequest) -> Response:
-    """To the tenant's own cell."""
-    return await relay(visit, visit.context.directory.of_tenant(visit.params["name"]))
+async def by_id(request: GatewayRequest) -> Response:
+    """Relays to the cell whose tag the id carries; asks all cells for an id without a tag."""
+    thing_id = next(iter(request.params.values()))
+    cell = request.context.directory.of_id(thing_id) or await _find(request)
+    return await relay(request, cell)
 
 
-async def any_cell(visit: GatewayRequest) -> Response:
-    """What all cells answer alike."""
-    return await relay(visit, visit.context.directory.any_cell())
+async def by_tenant(request: GatewayRequest) -> Response:
+    """Relays to the tenant's cell."""
+    return await relay(request, request.context.directory.of_tenant(request.params["name"]))
 
 
-async def refuse_for_cell(visit: GatewayRequest) -> Response:
-    """What is a cell's own affair."""
-    names = ", ".join(visit.context.directory.cells)
+async def any_cell(request: GatewayRequest) -> Response:
+    """Relays to any cell: all answer this call alike."""
+    return await relay(request, request.context.directory.any_cell())
+
+
+async def refuse_for_cell(request: GatewayRequest) -> Response:
+    """Refuses a call that only a cell itself takes."""
+    names = ", ".join(request.context.directory.cells)
     raise ProblemError(
         421,
         "ask_the_cell",
@@ -92,45 +99,49 @@ async def refuse_for_cell(visit: GatewayRequest) -> Response:
     )
 
 
-async def file_or_refuse_for_cell(visit: GatewayRequest) -> Response:
-    """How much of an upload is there, which workers ask; or a file that is called `upload` itself:
-    then the slash before it is a part of its name, and encoded."""
-    return await (refuse_for_cell if visit.path.endswith("/upload") else by_id)(visit)
+async def file_or_refuse_for_cell(request: GatewayRequest) -> Response:
+    """Refuses a worker's question for its upload, but relays a request for a file named `upload`.
 
-
-async def _find(visit: GatewayRequest) -> Cell:
-    """Asks all cells for an id without a tag: of before its cell had a name, or chosen by a worker.
-
-    Only looks: what was asked for is sent to the one cell that has it.
+    In the path of such a file the slash before `upload` is a part of its name, and encoded.
     """
-    fleet = visit.context.directory
-    noun = "/".join(visit.path.split("/")[:3])
-    tolds = await ask_cells(
-        visit.context,
-        fleet.cells.values(),
+    return await (refuse_for_cell if request.path.endswith("/upload") else by_id)(request)
+
+
+async def _find(request: GatewayRequest) -> Cell:
+    """Finds the cell of an id without a tag: made before its cell had a name, or by a worker.
+
+    It only looks (HEAD): the request itself goes to the one cell that has it.
+    """
+    directory = request.context.directory
+    path = "/".join(request.path.split("/")[:3])
+    responses = await ask_cells(
+        request.context,
+        directory.cells.values(),
         lambda cell: CellRequest(
-            "HEAD", noun, request_headers(visit.scope, visit.headers, cell.name)
+            "HEAD", path, request_headers(request.scope, request.headers, cell.name)
         ),
     )
-    having = [told.cell for told in tolds if told.good]
-    if len(having) > 1:
-        names = ", ".join(cell.name for cell in having)
+    found = [one.cell for one in responses if one.good]
+    if len(found) > 1:
+        names = ", ".join(cell.name for cell in found)
         detail = f"the cells {names} all have one of this id: ask one of them directly"
         raise ProblemError(409, "ambiguous", detail)
-    if having:
-        return having[0]
-    if absent := ", ".join(told.cell.name for told in tolds if told.missing):
-        detail = f"no cell that is up has it, and {absent} cannot be asked now"
-        raise ProblemError(503, "cell_down", detail, headers=retry_later(absent))
-    # Asked again with its own verb, so that the cell's words reach the client.
-    return min(tolds, key=lambda told: told.status != 404).cell
+    if found:
+        return found[0]
+    if missing := ", ".join(one.cell.name for one in responses if one.missing):
+        detail = f"no cell that is up has it, and {missing} cannot be asked now"
+        raise ProblemError(503, "cell_down", detail, headers=retry_later(missing))
+    # This cell gets the request itself too, so that the client gets the cell's own answer.
+    return min(responses, key=lambda one: one.status != 404).cell
 
+
+# Where new jobs, schedules and triggers go
 
 DEFAULT_TENANT = "default"
 
 
 class Template(msgspec.Struct):
-    """As much of a job as says where it goes; all else is the cell's to check."""
+    """Fields of a job that say where it goes; the cell checks all others."""
 
     tenant: str = DEFAULT_TENANT
     dependencies: Sequence[Any] = ()
@@ -140,219 +151,8 @@ class _Batch(msgspec.Struct):
     jobs: list[Template]
 
 
-async def submit_job(visit: GatewayRequest) -> Response:
-    """To the cell of the job's tenant."""
-    try:
-        job = msgspec.json.decode(visit.body, type=Template)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # What is wrong with it, a cell says best.
-        return await relay(visit, visit.context.directory.any_cell())
-    return await relay(visit, cell_of_jobs(visit.context.directory, [job]))
-
-
-async def submit_batch(visit: GatewayRequest) -> Response:
-    """To the one cell of all its tenants."""
-    try:
-        jobs = msgspec.json.decode(visit.body, type=_Batch).jobs
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return await relay(visit, visit.context.directory.any_cell())
-    if not jobs:
-        return await relay(visit, visit.context.directory.any_cell())
-    return await relay(visit, cell_of_jobs(visit.context.directory, jobs, "jobs[{}]."))
-
-
-def cell_of_jobs(fleet: CellDirectory, jobs: Sequence[Template], where: str = "") -> Cell:
-    """The one cell that takes them all; refuses what would need two."""
-    homes = {
-        tenant: fleet.of_tenant(tenant) for tenant in dict.fromkeys(job.tenant for job in jobs)
-    }
-    first = jobs[0]
-    cell = homes[first.tenant]
-    for number, job in enumerate(jobs):
-        if homes[job.tenant] is not cell:
-            raise _elsewhere(
-                where.format(number) + "tenant",
-                f"tenant {job.tenant!r} is in cell {homes[job.tenant].name} and {first.tenant!r}"
-                f" in cell {cell.name}: a batch goes to one cell, so send one for each",
-            )
-        for place, needed in enumerate(job.dependencies):
-            _check_dependency(
-                fleet, cell, job, needed, f"{where.format(number)}dependencies[{place}]"
-            )
-    return cell
-
-
-def _check_dependency(
-    fleet: CellDirectory, cell: Cell, job: Template, needed: Any, field: str
-) -> None:
-    job_id = needed.get("job_id") if isinstance(needed, dict) else needed
-    there = fleet.of_id(job_id) if isinstance(job_id, str) else None
-    if there is not None and there is not cell:
-        raise _elsewhere(
-            field,
-            f"job {job_id} is in cell {there.name}, and tenant {job.tenant!r} submits to cell"
-            f" {cell.name}: jobs wait only for jobs of their own cell"
-            f" (`rota gateway --pin {job.tenant}={there.name}` keeps the tenant there)",
-        )
-
-
-def _elsewhere(field: str, message: str) -> ProblemError:
-    detail = f"{field}: {message}"
-    return ProblemError(422, "other_cell", detail, errors=[FieldError(field, message)])
-
-
-async def show_stats(visit: GatewayRequest) -> Response:
-    """The figures of all cells together."""
-    tolds = await _ask_all(visit)
-    views = [msgspec.json.decode(told.body) for told in usable_responses(tolds)]
-    stats: dict[str, Any] = reduce(add_up, views)
-    # Cells have queues of the same names, so adding would count one several times.
-    stats["queues"] = max(view["queues"] for view in views)
-    stats["started_at"] = min(view["started_at"] for view in views)
-    return merged_response(stats, missing_cells(tolds))
-
-
-async def show_queue(visit: GatewayRequest) -> Response:
-    """One queue, in all cells that have it."""
-    tolds = await _ask_all(visit)
-    return merged_response(_combined(usable_responses(tolds)), missing_cells(tolds))
-
-
-async def change_queue(visit: GatewayRequest) -> Response:
-    """The same setting in every cell, or in every one that has the queue."""
-    tolds = await _ask_all(visit, LONG_ANSWER_S)
-    done = usable_responses(tolds)
-    _check_complete(done, tolds, "the queue was changed")
-    return merged_response(_combined(done), missing_cells(tolds), done[0].status)
-
-
-async def purge_queue(visit: GatewayRequest) -> Response:
-    """Counts of all cells, added."""
-    return await _count(visit, "the queue was purged")
-
-
-async def bulk_action(visit: GatewayRequest) -> Response:
-    """Counts of all cells, added; an action for named jobs goes where they are."""
-    try:
-        asked = msgspec.json.decode(visit.body, type=_Bulk).filter
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        asked = _Filter()
-    return await _count(visit, "the action was done", asked)
-
-
-class _Filter(msgspec.Struct):
-    tenant: str | None = None
-    job_ids: list[str] | None = None
-
-
-class _Bulk(msgspec.Struct):
-    filter: _Filter
-
-
-_ALL = _Filter()
-
-
-async def _count(visit: GatewayRequest, what: str, asked: _Filter = _ALL) -> Response:
-    fleet = visit.context.directory
-    cells = _cells_of(visit, asked.job_ids)
-    tolds = await ask_cells(
-        visit.context, cells, lambda cell: request_to(visit, cell, LONG_ANSWER_S)
-    )
-    done = usable_responses(tolds)
-    # A tenant's jobs are at home, so a cell elsewhere that is down does not make it a failure.
-    needed = [fleet.of_tenant(asked.tenant)] if asked.tenant else cells
-    _check_complete(done, [told for told in tolds if told.cell in needed], what)
-    figures = reduce(add_up, (msgspec.json.decode(told.body) for told in done))
-    return merged_response(figures, missing_cells(tolds), done[0].status)
-
-
-def _cells_of(visit: GatewayRequest, job_ids: Sequence[str] | None) -> list[Cell]:
-    """Where these jobs may be."""
-    fleet = visit.context.directory
-    found = {job_id: fleet.of_id(job_id) for job_id in job_ids or ()}
-    cells = [cell for cell in fleet.cells.values() if cell in found.values()]
-    return cells if cells and None not in found.values() else list(fleet.cells.values())
-
-
-def _check_complete(done: Sequence[CellResponse], tolds: Sequence[CellResponse], what: str) -> None:
-    lacking = [MissingCell(told.cell.name, told.why) for told in tolds if told.missing]
-    if lacking:
-        raise partly_done(done, lacking, what)
-
-
-async def share_session(visit: GatewayRequest) -> Response:
-    """Signs a browser in or out in every cell; each sets a cookie of its own."""
-    tolds = await _ask_all(visit)
-    done = usable_responses(tolds)
-    response = Response(status_code=done[0].status)
-    for told in done:
-        for name, value in told.headers:
-            if name == b"set-cookie":
-                response.raw_headers.append((name, value))
-    return response
-
-
-async def show_cluster(visit: GatewayRequest) -> Response:
-    """Every cell with who leads it; `?tenant=` says where that tenant's jobs go."""
-    fleet = visit.context.directory
-    tolds = await ask_cells(
-        visit.context,
-        fleet.cells.values(),
-        lambda cell: CellRequest(
-            "GET", visit.path, request_headers(visit.scope, visit.headers, cell.name)
-        ),
-    )
-    views = {told.cell.name: msgspec.json.decode(told.body) for told in usable_responses(tolds)}
-    lacking = missing_cells(tolds)
-    leaders = [f"{name}: {view['leader']}" for name, view in views.items() if view["leader"]]
-    body: dict[str, Any] = {
-        "leader": ", ".join(leaders) or None,
-        "epoch": max(view["epoch"] for view in views.values()),
-        "nodes": [{"cell": name, **node} for name, view in views.items() for node in view["nodes"]],
-        "durability": ", ".join(dict.fromkeys(view["durability"] for view in views.values())),
-        "warnings": _warnings(views, lacking),
-        "cells": [_described(visit, cell, views) for cell in fleet.cells.values()],
-    }
-    query = parse_qs(bytes(visit.scope["query_string"]).decode("latin-1"))
-    if tenant := query.get("tenant", [""])[0]:
-        body["home"] = {"tenant": tenant, "cell": fleet.of_tenant(tenant).name}
-    return merged_response(body, lacking)
-
-
-def _warnings(views: dict[str, Any], lacking: Sequence[MissingCell]) -> list[str]:
-    """What worries the cells themselves, and which of them are not there."""
-    told = [f"{name}: {one}" for name, view in views.items() for one in view.get("warnings", ())]
-    return [*(f"cell {lack.cell} is missing: {lack.why}" for lack in lacking), *told]
-
-
-def _described(visit: GatewayRequest, cell: Cell, views: dict[str, Any]) -> dict[str, Any]:
-    known = views.get(cell.name, {})
-    return {
-        "cell": cell.name,
-        "tag": cell.tag,
-        "up": cell.up,
-        "ready": cell.ready,
-        "why": cell.why,
-        "weight": visit.context.directory.router.weights[cell.name],
-        "leader": known.get("leader"),
-        "epoch": known.get("epoch"),
-        "durability": known.get("durability"),
-    }
-
-
-async def _ask_all(visit: GatewayRequest, wait_s: float | None = None) -> list[CellResponse]:
-    def ask(cell: Cell) -> CellRequest:
-        return request_to(visit, cell) if wait_s is None else request_to(visit, cell, wait_s)
-
-    return await ask_cells(visit.context, visit.context.directory.cells.values(), ask)
-
-
-def _combined(done: Sequence[CellResponse]) -> dict[str, Any]:
-    return combine_queues([(told.cell.name, told.body) for told in done])
-
-
 class _WithJob(msgspec.Struct):
-    """A schedule or trigger, as far as it says where it goes; all else is the cell's to check."""
+    """Fields of a schedule or trigger that say where it goes."""
 
     job: Template = msgspec.field(default_factory=Template)
 
@@ -367,137 +167,170 @@ class _EventPreview(msgspec.Struct):
     trigger_id: str | None = None
 
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What is wrong with such a body, a cell says best."""
-
-
-async def create_by_tenant(visit: GatewayRequest) -> Response:
-    """To the cell of its job's tenant."""
-    fleet = visit.context.directory
+def _read(request: GatewayRequest, kind: type[T]) -> T | None:
+    """Reads the body; None: it is invalid, and a cell answers best what is wrong with it."""
     try:
-        having = msgspec.json.decode(visit.body, type=_WithJob)
-    except _UNREADABLE:
-        return await relay(visit, fleet.any_cell())
-    return await relay(visit, cell_of_jobs(fleet, [having.job]))
+        return msgspec.json.decode(request.body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
-async def deploy(visit: GatewayRequest) -> Response:
-    """To the one cell of all its tenants; a program that has nothing left has it nowhere."""
-    fleet = visit.context.directory
-    try:
-        asked = msgspec.json.decode(visit.body, type=_Deployment)
-    except _UNREADABLE:
-        return await relay(visit, fleet.any_cell())
-    noun = "schedules" if asked.schedules else "triggers"
-    having = asked.schedules or asked.triggers
-    if having:
-        jobs = [one.job for one in having]
-        return await relay(visit, cell_of_jobs(fleet, jobs, f"{noun}[{{}}].job."))
-    done = await _do_in_every_cell(visit, "it was deployed")
-    answers = [msgspec.json.decode(told.body) for told in done]
-    return merged_response(
-        {word: _joined(answers, word) for word in answers[0]}, [], done[0].status
-    )
+async def submit_job(request: GatewayRequest) -> Response:
+    """Relays to the cell of the job's tenant."""
+    job = _read(request, Template)
+    return await _relay_jobs(request, [] if job is None else [job])
 
 
-async def preview_event(visit: GatewayRequest) -> Response:
-    """Against the triggers of all cells, or where the one that is meant is, or would be."""
-    fleet = visit.context.directory
-    try:
-        asked = msgspec.json.decode(visit.body, type=_EventPreview)
-    except _UNREADABLE:
-        return await relay(visit, fleet.any_cell())
-    if asked.trigger is not None:
-        return await relay(visit, cell_of_jobs(fleet, [asked.trigger.job]))
-    home = fleet.of_id(asked.trigger_id or "")
-    if home is not None:
-        return await relay(visit, home)
-    tolds = await _ask_every_cell(visit)
-    answers = [msgspec.json.decode(told.body) for told in usable_responses(tolds)]
-    return merged_response({"items": _joined(answers, "items")}, missing_cells(tolds))
+async def submit_batch(request: GatewayRequest) -> Response:
+    """Relays to the one cell of all tenants in the batch."""
+    batch = _read(request, _Batch)
+    return await _relay_jobs(request, [] if batch is None else batch.jobs, "jobs[{}].")
 
 
-async def send_event(visit: GatewayRequest) -> Response:
-    """To every cell, for triggers of any may wait for it; a repeat has no effect where it was."""
-    done = await _do_in_every_cell(visit, "the event was taken")
-    answers = [msgspec.json.decode(told.body) for told in done]
-    if "items" in answers[0]:
-        same = zip(*(answer["items"] for answer in answers), strict=True)
-        return merged_response({"items": [_one_event(views) for views in same]}, [], done[0].status)
-    return merged_response(_one_event(answers), [], done[0].status)
+async def create_by_tenant(request: GatewayRequest) -> Response:
+    """Relays a schedule or trigger to the cell of its job's tenant."""
+    made = _read(request, _WithJob)
+    return await _relay_jobs(request, [] if made is None else [made.job])
 
 
-def _one_event(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all cells made of it."""
-    return {
-        **views[0],
-        "duplicate": all(view["duplicate"] for view in views),
-        "job_ids": _joined(views, "job_ids"),
-        "outcomes": _joined(views, "outcomes"),
+async def _relay_jobs(
+    request: GatewayRequest, jobs: Sequence[Template], where: str = ""
+) -> Response:
+    directory = request.context.directory
+    cell = cell_of_jobs(directory, jobs, where) if jobs else directory.any_cell()
+    return await relay(request, cell)
+
+
+def cell_of_jobs(directory: CellDirectory, jobs: Sequence[Template], where: str = "") -> Cell:
+    """Returns the cell of all jobs; refuses jobs of two cells."""
+    homes = {
+        tenant: directory.of_tenant(tenant) for tenant in dict.fromkeys(job.tenant for job in jobs)
     }
+    first = jobs[0]
+    cell = homes[first.tenant]
+    for number, job in enumerate(jobs):
+        if homes[job.tenant] is not cell:
+            raise _other_cell(
+                where.format(number) + "tenant",
+                f"tenant {job.tenant!r} is in cell {homes[job.tenant].name} and {first.tenant!r}"
+                f" in cell {cell.name}: a batch goes to one cell, so send one for each",
+            )
+        for place, needed in enumerate(job.dependencies):
+            field = f"{where.format(number)}dependencies[{place}]"
+            _check_dependency(directory, cell, job, needed, field)
+    return cell
 
 
-async def show_calendar(visit: GatewayRequest) -> Response:
-    """One of those that are alike in all cells, with the schedules of all that name it."""
-    tolds = await _ask_every_cell(visit)
-    return merged_response(
-        combine_calendars([told.body for told in usable_responses(tolds)]), missing_cells(tolds)
-    )
+def _check_dependency(
+    directory: CellDirectory, cell: Cell, job: Template, needed: Any, field: str
+) -> None:
+    job_id = needed.get("job_id") if isinstance(needed, dict) else needed
+    home = directory.of_id(job_id) if isinstance(job_id, str) else None
+    if home is not None and home is not cell:
+        raise _other_cell(
+            field,
+            f"job {job_id} is in cell {home.name}, and tenant {job.tenant!r} submits to cell"
+            f" {cell.name}: jobs wait only for jobs of their own cell"
+            f" (`rota gateway --pin {job.tenant}={home.name}` keeps the tenant there)",
+        )
 
 
-async def change_calendar(visit: GatewayRequest) -> Response:
-    """The same dates in every cell, or in none any more."""
-    done = await _do_in_every_cell(visit, "the calendar was changed")
-    if not done[0].body:
-        return Response(status_code=done[0].status)
-    return merged_response(combine_calendars([told.body for told in done]), [], done[0].status)
+def _other_cell(field: str, message: str) -> ProblemError:
+    detail = f"{field}: {message}"
+    return ProblemError(422, "other_cell", detail, errors=[FieldError(field, message)])
 
 
-async def _do_in_every_cell(visit: GatewayRequest, what: str) -> Sequence[CellResponse]:
-    """Whole, or a failure: whoever asked can ask again."""
-    tolds = await _ask_every_cell(visit)
-    done = usable_responses(tolds)
-    lacking = [MissingCell(told.cell.name, told.why) for told in tolds if told.missing]
-    if lacking:
-        raise partly_done(done, lacking, what)
+async def deploy(request: GatewayRequest) -> Response:
+    """Relays to the one cell of all its tenants; an empty deployment goes to every cell."""
+    asked = _read(request, _Deployment)
+    if asked is None:
+        return await any_cell(request)
+    noun = "schedules" if asked.schedules else "triggers"
+    jobs = [one.job for one in asked.schedules or asked.triggers]
+    if jobs:
+        return await _relay_jobs(request, jobs, f"{noun}[{{}}].job.")
+    done = await _do_in_all(request, "it was deployed")
+    views = _views(done)
+    return merged_response({name: _joined(views, name) for name in views[0]}, [], done[0].status)
+
+
+async def preview_event(request: GatewayRequest) -> Response:
+    """Tests an event against all cells' triggers, or in the cell of the trigger that it names."""
+    asked = _read(request, _EventPreview)
+    if asked is None:
+        return await any_cell(request)
+    if asked.trigger is not None:
+        return await _relay_jobs(request, [asked.trigger.job])
+    home = request.context.directory.of_id(asked.trigger_id or "")
+    if home is not None:
+        return await relay(request, home)
+    responses = await _ask_all(request)
+    items = _joined(_views(usable_responses(responses)), "items")
+    return merged_response({"items": items}, missing_cells(responses))
+
+
+# All cells
+
+
+async def _ask_all(request: GatewayRequest, wait_s: float = ANSWER_S) -> list[CellResponse]:
+    cells = request.context.directory.cells.values()
+    return await ask_cells(request.context, cells, lambda cell: request_to(request, cell, wait_s))
+
+
+async def _do_in_all(request: GatewayRequest, what: str) -> Sequence[CellResponse]:
+    """Does it in every cell; fails if one is missing, so that the client asks again."""
+    responses = await _ask_all(request)
+    done = usable_responses(responses)
+    _check_complete(done, responses, what)
     return done
 
 
-async def _ask_every_cell(visit: GatewayRequest) -> list[CellResponse]:
-    def ask(cell: Cell) -> Any:
-        return request_to(visit, cell)
+def _check_complete(
+    done: Sequence[CellResponse], responses: Sequence[CellResponse], what: str
+) -> None:
+    missing = [MissingCell(one.cell.name, one.why) for one in responses if one.missing]
+    if missing:
+        raise partly_done(done, missing, what)
 
-    return await ask_cells(visit.context, visit.context.directory.cells.values(), ask)
+
+def _views(responses: Sequence[CellResponse]) -> list[View]:
+    return [msgspec.json.decode(one.body) for one in responses]
 
 
-def _joined(views: Sequence[dict[str, Any]], name: str) -> list[Any]:
+def _joined(views: Sequence[View], name: str) -> list[Any]:
     return [item for view in views for item in view[name]]
 
 
-View = dict[str, Any]
+async def show_stats(request: GatewayRequest) -> Response:
+    """Adds up the statistics of all cells."""
+    return await _show_joined(request, join_stats)
 
 
-async def show_autoscale(visit: GatewayRequest) -> Response:
-    """Workers of one cell do nothing for another: what each needs is added up."""
-    return await _together(visit, join_autoscale)
+async def show_autoscale(request: GatewayRequest) -> Response:
+    """Adds up the workers that each cell needs: those of one do nothing for another."""
+    return await _show_joined(request, join_autoscale)
 
 
-async def show_waste(visit: GatewayRequest) -> Response:
-    """The reports of all cells as one."""
-    return await _together(visit, join_waste)
+async def show_waste(request: GatewayRequest) -> Response:
+    """Joins the reports of all cells."""
+    return await _show_joined(request, join_waste)
 
 
-async def _together(visit: GatewayRequest, join: Callable[[list[View]], View]) -> Response:
-    cells = visit.context.directory.cells.values()
-    tolds = await ask_cells(visit.context, cells, lambda cell: request_to(visit, cell))
-    return merged_response(
-        join([msgspec.json.decode(told.body) for told in usable_responses(tolds)]),
-        missing_cells(tolds),
-    )
+async def _show_joined(request: GatewayRequest, join: Callable[[list[View]], View]) -> Response:
+    responses = await _ask_all(request)
+    return merged_response(join(_views(usable_responses(responses))), missing_cells(responses))
+
+
+def join_stats(views: list[View]) -> View:
+    whole: View = reduce(add_up, views)
+    # Cells have queues of the same names, so adding would count one several times.
+    whole["queues"] = max(view["queues"] for view in views)
+    whole["started_at"] = min(view["started_at"] for view in views)
+    return whole
 
 
 def join_autoscale(views: list[View]) -> View:
-    """Kinds of workers stay apart by cell, and shapes of jobs with them."""
+    """Adds up demand; worker types, and the shapes that refer to them, stay apart by cell."""
     kinds: list[View] = []
     shapes: dict[str, list[View]] = {}
     for view in views:
@@ -516,19 +349,169 @@ def join_autoscale(views: list[View]) -> View:
 
 
 def join_waste(views: list[View]) -> View:
-    """A tenant that has moved may be in two cells."""
+    """Joins reports; a tenant that was moved may be in two cells."""
     tenants: dict[str, View] = {}
-    for one in (one for view in views for one in view["tenants"]):
+    for one in _joined(views, "tenants"):
         known = tenants.get(one["tenant"])
         tenants[one["tenant"]] = one if known is None else add_up(known, one)
     return {
         "since": min(view["since"] for view in views),
         "sums": reduce(add_up, (view["sums"] for view in views)),
-        "tenants": sorted(tenants.values(), key=_wasted, reverse=True),
-        "items": sorted((i for view in views for i in view["items"]), key=_wasted, reverse=True),
+        "tenants": sorted(tenants.values(), key=_wasted_hours, reverse=True),
+        "items": sorted(_joined(views, "items"), key=_wasted_hours, reverse=True),
     }
 
 
-def _wasted(one: View) -> float:
+def _wasted_hours(one: View) -> float:
     hours: float = one["sums"]["cpu_hours_wasted"]
     return hours
+
+
+async def show_queue(request: GatewayRequest) -> Response:
+    """Shows one queue, of all cells that have it."""
+    responses = await _ask_all(request)
+    return merged_response(_combined(usable_responses(responses)), missing_cells(responses))
+
+
+async def change_queue(request: GatewayRequest) -> Response:
+    """Changes a queue in every cell, or in all that have it."""
+    responses = await _ask_all(request, LONG_ANSWER_S)
+    done = usable_responses(responses)
+    _check_complete(done, responses, "the queue was changed")
+    return merged_response(_combined(done), missing_cells(responses), done[0].status)
+
+
+def _combined(done: Sequence[CellResponse]) -> View:
+    return combine_queues([(one.cell.name, one.body) for one in done])
+
+
+class _Filter(msgspec.Struct):
+    tenant: str | None = None
+    job_ids: list[str] | None = None
+
+
+class _Bulk(msgspec.Struct):
+    filter: _Filter = msgspec.field(default_factory=_Filter)
+
+
+async def purge_queue(request: GatewayRequest) -> Response:
+    """Purges a queue in all cells and adds up the counts."""
+    return await _count(request, "the queue was purged", _Filter())
+
+
+async def bulk_action(request: GatewayRequest) -> Response:
+    """Runs a bulk action in all cells, or where the named jobs are, and adds up the counts."""
+    asked = _read(request, _Bulk) or _Bulk()
+    return await _count(request, "the action was done", asked.filter)
+
+
+async def _count(request: GatewayRequest, what: str, asked: _Filter) -> Response:
+    directory = request.context.directory
+    cells = _cells_of(directory, asked.job_ids or ())
+    responses = await ask_cells(
+        request.context, cells, lambda cell: request_to(request, cell, LONG_ANSWER_S)
+    )
+    done = usable_responses(responses)
+    # A tenant's jobs are in its own cell: if another cell is down, the action is still complete.
+    needed = [directory.of_tenant(asked.tenant)] if asked.tenant else cells
+    _check_complete(done, [one for one in responses if one.cell in needed], what)
+    counts = reduce(add_up, _views(done))
+    return merged_response(counts, missing_cells(responses), done[0].status)
+
+
+def _cells_of(directory: CellDirectory, job_ids: Sequence[str]) -> list[Cell]:
+    """Returns the cells in which these jobs may be; all where no job is named."""
+    found = [directory.of_id(job_id) for job_id in job_ids]
+    cells = [cell for cell in directory.cells.values() if cell in found]
+    return cells if cells and None not in found else list(directory.cells.values())
+
+
+async def share_session(request: GatewayRequest) -> Response:
+    """Signs a browser in or out in every cell; each sets a cookie of its own."""
+    done = usable_responses(await _ask_all(request))
+    response = Response(status_code=done[0].status)
+    for one in done:
+        response.raw_headers += [pair for pair in one.headers if pair[0] == b"set-cookie"]
+    return response
+
+
+async def send_event(request: GatewayRequest) -> Response:
+    """Sends an event to every cell, for triggers of any may wait for it; a repeat does nothing."""
+    done = await _do_in_all(request, "the event was accepted")
+    views = _views(done)
+    if "items" in views[0]:
+        same = zip(*(view["items"] for view in views), strict=True)
+        return merged_response({"items": [_join_event(each) for each in same]}, [], done[0].status)
+    return merged_response(_join_event(views), [], done[0].status)
+
+
+def _join_event(views: Sequence[View]) -> View:
+    return {
+        **views[0],
+        "duplicate": all(view["duplicate"] for view in views),
+        "job_ids": _joined(views, "job_ids"),
+        "outcomes": _joined(views, "outcomes"),
+    }
+
+
+async def show_calendar(request: GatewayRequest) -> Response:
+    """Shows a calendar, which is equal in all cells, with the number of their schedules."""
+    responses = await _ask_all(request)
+    calendar = combine_calendars([one.body for one in usable_responses(responses)])
+    return merged_response(calendar, missing_cells(responses))
+
+
+async def change_calendar(request: GatewayRequest) -> Response:
+    """Sets or deletes a calendar in every cell."""
+    done = await _do_in_all(request, "the calendar was changed")
+    if not done[0].body:
+        return Response(status_code=done[0].status)
+    return merged_response(combine_calendars([one.body for one in done]), [], done[0].status)
+
+
+async def show_cluster(request: GatewayRequest) -> Response:
+    """Shows every cell with its leader; `?tenant=` says to which cell that tenant's jobs go."""
+    directory = request.context.directory
+    responses = await ask_cells(
+        request.context,
+        directory.cells.values(),
+        lambda cell: CellRequest(
+            "GET", request.path, request_headers(request.scope, request.headers, cell.name)
+        ),
+    )
+    views = {one.cell.name: msgspec.json.decode(one.body) for one in usable_responses(responses)}
+    missing = missing_cells(responses)
+    leaders = [f"{name}: {view['leader']}" for name, view in views.items() if view["leader"]]
+    body: View = {
+        "leader": ", ".join(leaders) or None,
+        "epoch": max(view["epoch"] for view in views.values()),
+        "nodes": [{"cell": name, **node} for name, view in views.items() for node in view["nodes"]],
+        "durability": ", ".join(dict.fromkeys(view["durability"] for view in views.values())),
+        "warnings": _warnings(views, missing),
+        "cells": [_cell_view(request, cell, views) for cell in directory.cells.values()],
+    }
+    query = parse_qs(bytes(request.scope["query_string"]).decode("latin-1"))
+    if tenant := query.get("tenant", [""])[0]:
+        body["home"] = {"tenant": tenant, "cell": directory.of_tenant(tenant).name}
+    return merged_response(body, missing)
+
+
+def _warnings(views: dict[str, Any], missing: Sequence[MissingCell]) -> list[str]:
+    """Lists cells that are missing, and the warnings of the others."""
+    own = [f"{name}: {one}" for name, view in views.items() for one in view.get("warnings", ())]
+    return [*(f"cell {one.cell} is missing: {one.why}" for one in missing), *own]
+
+
+def _cell_view(request: GatewayRequest, cell: Cell, views: dict[str, Any]) -> View:
+    known = views.get(cell.name, {})
+    return {
+        "cell": cell.name,
+        "tag": cell.tag,
+        "up": cell.up,
+        "ready": cell.ready,
+        "why": cell.why,
+        "weight": request.context.directory.router.weights[cell.name],
+        "leader": known.get("leader"),
+        "epoch": known.get("epoch"),
+        "durability": known.get("durability"),
+    }

@@ -1,4 +1,4 @@
-"""Forwards requests: to one cell, whose answer is passed on as it comes, or to several at once."""
+"""Forwards requests to one cell, whose answer it relays, or to several cells at once."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ from rota.gateway.problems import MISSING_HEADER, CellDownError, retry_later
 from rota.wire.formats import encode
 from rota.wire.problems import Problem, ProblemError
 
+log = structlog.get_logger(__name__)
+
 
 async def ask_cells(
-    desk: GatewayContext, cells: Iterable[Cell], ask: Callable[[Cell], CellRequest]
+    context: GatewayContext, cells: Iterable[Cell], request_for: Callable[[Cell], CellRequest]
 ) -> list[CellResponse]:
-    """All of them at once."""
-    return list(await asyncio.gather(*(_ask_cell(desk, cell, ask(cell)) for cell in cells)))
+    """Sends each cell its request, all at once; returns the responses."""
+    asked = (_ask_cell(context, cell, request_for(cell)) for cell in cells)
+    return list(await asyncio.gather(*asked))
 
 
-async def _ask_cell(desk: GatewayContext, cell: Cell, ask: CellRequest) -> CellResponse:
-    if (known := desk.unknown_tokens.recall(cell.name, ask.headers)) is not None:
+async def _ask_cell(context: GatewayContext, cell: Cell, request: CellRequest) -> CellResponse:
+    if (known := context.unknown_tokens.recall(cell.name, request.headers)) is not None:
         return known
     try:
-        async with desk.directory.connections.open(cell, ask) as answer:
+        async with context.directory.connections.open(cell, request) as answer:
             body = await _read(answer.content, cell)
-            headers = response_headers(answer.headers.items(), cell.name, secure=desk.secure)
-            told = CellResponse(cell, answer.status, body, headers)
+            headers = response_headers(answer.headers.items(), cell.name, secure=context.secure)
+            response = CellResponse(cell, answer.status, body, headers)
     except CellDownError as error:
-        desk.metrics.called(cell.name, answered=False)
+        context.metrics.called(cell.name, answered=False)
         return CellResponse(cell, 0, why=error.why)
-    desk.metrics.called(cell.name, answered=True)
-    if told.status == 401:
-        desk.unknown_tokens.note(cell.name, ask.headers, told)
-    return (
-        told
-        if not told.missing
-        else CellResponse(cell, told.status, why=_problem_detail(body, told.status))
-    )
+    context.metrics.called(cell.name, answered=True)
+    if response.status == 401:
+        context.unknown_tokens.note(cell.name, request.headers, response)
+    if response.missing:
+        return CellResponse(cell, response.status, why=_problem_detail(body, response.status))
+    return response
 
 
 async def _read(content: Any, cell: Cell) -> bytes:
@@ -74,135 +75,136 @@ def _problem_detail(body: bytes, status: int) -> str:
 
 
 class MissingCell(msgspec.Struct, frozen=True):
-    """A cell that an answer does without."""
+    """Cell that is missing in a merged answer."""
 
     cell: str
     why: str
 
 
-def missing_cells(tolds: Sequence[CellResponse]) -> list[MissingCell]:
-    """The cells whose part is not there."""
+def missing_cells(responses: Sequence[CellResponse]) -> list[MissingCell]:
+    """Lists the cells that gave no usable response."""
     return [
-        MissingCell(told.cell.name, told.why or "this token is not known there")
-        for told in tolds
-        if told.missing or told.refused
+        MissingCell(response.cell.name, response.why or "this token is not known there")
+        for response in responses
+        if response.missing or response.refused
     ]
 
 
-def usable_responses(tolds: Sequence[CellResponse]) -> list[CellResponse]:
-    """Those with an answer; where there is none, or one says that the question is wrong, that.
+def usable_responses(responses: Sequence[CellResponse]) -> list[CellResponse]:
+    """Returns the successful responses; without one, raises the best refusal.
 
-    A cell that is down or does not know the token is no reason to withhold what the others said.
+    A cell that is down or does not know the token does not make a merged answer fail.
     """
-    good = [told for told in tolds if told.good]
+    good = [response for response in responses if response.good]
     if good:
         return good
-    for told in (*(one for one in tolds if not one.missing and not one.refused), *tolds):
-        if not told.missing:
-            raise RefusalError(told)
-    raise no_cell_answered(tolds)
+    for response in (
+        *(one for one in responses if not one.missing and not one.refused),
+        *responses,
+    ):
+        if not response.missing:
+            raise RefusalError(response)
+    raise no_cell_answered(responses)
 
 
 class RefusalError(Exception):
-    """A cell's own refusal is the answer."""
+    """A cell's refusal, which is the gateway's answer."""
 
-    def __init__(self, told: CellResponse) -> None:
-        super().__init__(f"cell {told.cell.name} answered {told.status}")
-        self.response = told
+    def __init__(self, response: CellResponse) -> None:
+        super().__init__(f"cell {response.cell.name} answered {response.status}")
+        self.response = response
 
 
-def no_cell_answered(tolds: Sequence[CellResponse]) -> ProblemError:
-    """Nobody could answer."""
-    each = "; ".join(f"{told.cell.name}: {told.why}" for told in tolds)
-    names = ", ".join(told.cell.name for told in tolds)
+def no_cell_answered(responses: Sequence[CellResponse]) -> ProblemError:
+    """Makes the error for a request that no cell could answer."""
+    each = "; ".join(f"{response.cell.name}: {response.why}" for response in responses)
+    names = ", ".join(response.cell.name for response in responses)
     return ProblemError(
         503, "cell_down", f"no cell could answer ({each})", headers=retry_later(names)
     )
 
 
 def merged_response(
-    body: dict[str, Any], lacking: Sequence[MissingCell], status: int = 200
+    body: dict[str, Any], missing: Sequence[MissingCell], status: int = 200
 ) -> Response:
-    """An answer put together of several; says which cells are not in it."""
+    """Makes a merged answer, which names missing cells."""
     headers = {}
-    if lacking:
-        body["missing_cells"] = lacking
-        headers[MISSING_HEADER] = ", ".join(lack.cell for lack in lacking)
+    if missing:
+        body["missing_cells"] = missing
+        headers[MISSING_HEADER] = ", ".join(one.cell for one in missing)
     return Response(encode(body), status, headers=headers, media_type="application/json")
 
 
 def partly_done(
-    done: Sequence[CellResponse], lacking: Sequence[MissingCell], what: str
+    done: Sequence[CellResponse], missing: Sequence[MissingCell], what: str
 ) -> ProblemError:
-    """Some cells did it and others could not be asked: not a success yet."""
-    each = "; ".join(f"{lack.cell}: {lack.why}" for lack in lacking)
-    names = ", ".join(lack.cell for lack in lacking)
+    """Makes the error for a change that some cells made and others could not be asked for."""
+    each = "; ".join(f"{one.cell}: {one.why}" for one in missing)
+    names = ", ".join(one.cell for one in missing)
     detail = (
-        f"{what} in {', '.join(told.cell.name for told in done)}, but not in {names} ({each}):"
-        " ask again with the same Idempotency-Key when they are back"
+        f"{what} in {', '.join(one.cell.name for one in done)}, but not in {names} ({each}):"
+        " send it again with the same Idempotency-Key when they are back"
     )
     headers = {**retry_later(names), MISSING_HEADER: names}
     return ProblemError(503, "partly_done", detail, headers=headers)
 
 
-log = structlog.get_logger(__name__)
+def request_to(request: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> CellRequest:
+    """Makes a cell's request of the client's own."""
+    headers = request_headers(request.scope, request.headers, cell.name)
+    return CellRequest(request.method, request.target, headers, request.body, wait_s)
 
 
-def request_to(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> CellRequest:
-    """The client's own request, for a cell."""
-    headers = request_headers(visit.scope, visit.headers, cell.name)
-    return CellRequest(visit.method, visit.target, headers, visit.body, wait_s)
-
-
-async def relay(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> Response:
-    """The cell's answer; raises AwayError before anything of it was passed on."""
-    figures = visit.context.metrics
+async def relay(request: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> Response:
+    """Relays a request; raises CellDownError before any of the answer was sent."""
+    metrics = request.context.metrics
     try:
-        response = await _relay(visit, cell, wait_s)
+        response = await _relay(request, cell, wait_s)
     except CellDownError:
-        figures.called(cell.name, answered=False)
+        metrics.called(cell.name, answered=False)
         raise
-    figures.called(cell.name, answered=True)
+    metrics.called(cell.name, answered=True)
     return response
 
 
-async def _relay(visit: GatewayRequest, cell: Cell, wait_s: float) -> Response:
-    """Whole where it is short, else as much of it as has come."""
-    lines = visit.context.directory.connections
+async def _relay(request: GatewayRequest, cell: Cell, wait_s: float) -> Response:
+    connections = request.context.directory.connections
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(lines.open(cell, request_to(visit, cell, wait_s)))
-        headers = response_headers(answer.headers.items(), cell.name, secure=visit.context.secure)
+        answer = await stack.enter_async_context(
+            connections.open(cell, request_to(request, cell, wait_s))
+        )
+        headers = response_headers(answer.headers.items(), cell.name, secure=request.context.secure)
         length = answer.content_length
         if length is None or length > WHOLE_BYTES_MAX:
-            return RelayedResponse(visit.context, stack.pop_all(), answer, headers)
+            return RelayedResponse(request.context, stack.pop_all(), answer, headers)
         response = Response(await answer.read(), answer.status)
         response.raw_headers = headers
         return response
 
 
 class RelayedResponse(Response):
-    """A long answer of a cell, under way to the client."""
+    """Long answer of a cell, sent to the client as it comes."""
 
     def __init__(
         self,
-        desk: GatewayContext,
+        context: GatewayContext,
         stack: AsyncExitStack,
         answer: aiohttp.ClientResponse,
         headers: RawHeaders,
     ) -> None:
         super().__init__(status_code=answer.status)
         self.raw_headers = headers
-        self._context = desk
+        self._context = context
         self._stack = stack
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until it ends, breaks off or nobody is there."""
+        """Sends until the answer ends or breaks off, or the client leaves."""
         try:
             await first_of(self._pump(send), client_left(receive), self._context.closing.wait())
         except (aiohttp.ClientError, TimeoutError) as error:
-            # Left without an end, so that the reader knows it was cut off.
-            log.warning("answer cut off", path=scope["path"], cause=repr(error))
+            # The message without `more_body=False` tells the client that it was cut off.
+            log.warning("answer_cut_off", path=scope["path"], reason=repr(error))
         finally:
             await self._stack.aclose()
 
@@ -216,13 +218,13 @@ class RelayedResponse(Response):
 
 
 async def client_left(receive: Receive) -> None:
-    """Returns when the client has left."""
+    """Waits until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
-    """Runs all until the first has ended; raises what that raised."""
+    """Runs all until the first has ended; raises the error of that one."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -235,5 +237,5 @@ async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
 async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
-    # Their own failures matter no more: what counts has been raised already.
+    # Their own errors do not matter: that of the first has been raised already.
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
 """Merged lists of all cells: pagination of jobs, executions, workers, queues, schedules, triggers
 and calendars.
 
-A list goes on from a place in each cell. A cell that is down keeps its place, so that nothing of
-it is lost when it is back: its items then come late, but each comes once.
+A page begins at a position in each cell. A cell that is down keeps its position: its items come
+late, but each comes once.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ from rota.gateway.problems import invalid
 from rota.wire.formats import make_cursor, parse_cursor, to_instant
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
-Places = dict[str, str | None]
-"""Where each cell goes on: after the item with this key, or (None) from its beginning.
+Positions = dict[str, str | None]
+"""Position in each cell: after the item with this key, or (None) at its beginning.
 
-Cells that are not in it have nothing more to tell.
+Cells that are not in it have no more items.
 """
 Group = list[tuple[str, bytes]]
 """Items of one key: (cell, item)."""
 First = Callable[[Sequence[str]], str]
-"""Which of some keys comes first."""
+"""Chooses the first of some keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One cell's page: items with the keys they are sorted by."""
+    """Page of one cell: items with their sort keys."""
 
     cell: str
     items: Sequence[tuple[str, bytes]]
     rest: str | None
-    """Where it goes on: mostly behind its last item, or further where it looked and found nothing.
-    None: at its end."""
+    """Position of the next page: behind the last item, or further where the cell searched and found
+    nothing. None: there is none."""
 
 
 @dataclass(slots=True)
 class Page:
-    """A merged page; items of the same key stay together."""
+    """Merged page; items of the same key stay together."""
 
     groups: list[Group] = field(default_factory=list)
-    rest: Places = field(default_factory=dict)
+    rest: Positions = field(default_factory=dict)
 
 
 def merge_pages(
-    parts: Sequence[Part], places: Mapping[str, str | None], limit: int, *, falling: bool
+    parts: Sequence[Part], positions: Mapping[str, str | None], limit: int, *, falling: bool
 ) -> Page:
-    """The first `limit` of all, and where each cell goes on.
+    """Merges the first `limit` items, and returns the next position in each cell.
 
-    It ends early where a cell's page has been used up and that cell has more behind a place: its
-    next item may come before all that the others hold from there on.
+    The page ends early where a cell's page is used up and the cell has more: its next item may come
+    before the remaining ones of the others.
     """
     page, used = Page(), dict.fromkeys((part.cell for part in parts), 0)
     first: First = max if falling else min
@@ -78,14 +78,14 @@ def merge_pages(
     for part in parts:
         taken = used[part.cell]
         if taken < len(part.items):
-            page.rest[part.cell] = part.items[taken - 1][0] if taken else places[part.cell]
+            page.rest[part.cell] = part.items[taken - 1][0] if taken else positions[part.cell]
         elif part.rest is not None:
             page.rest[part.cell] = part.rest
     return page
 
 
 def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) -> Group:
-    """The items of the next key; none where there is no more, or none that is surely next."""
+    """Returns the items of the next key; none if there is no more, or which is next is unknown."""
     heads = {
         part.cell: part.items[used[part.cell]]
         for part in parts
@@ -100,21 +100,21 @@ def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) ->
     return [(cell, head[1]) for cell, head in heads.items() if head[0] == key]
 
 
-def write_cursor(places: Places) -> str | None:
-    """The cursor of a merged list; None at its end."""
-    return make_cursor(msgspec.json.encode(places).decode()) if places else None
+def write_cursor(positions: Positions) -> str | None:
+    """Writes the cursor of a merged list; None at its end."""
+    return make_cursor(msgspec.json.encode(positions).decode()) if positions else None
 
 
-def read_cursor(cursor: str) -> Places:
-    """ValueError if it is not a cursor of a gateway."""
+def read_cursor(cursor: str) -> Positions:
+    """Reads a cursor; raises ValueError if it is not one of a gateway."""
     try:
-        return msgspec.json.decode(parse_cursor(cursor, CURSOR_CHARS_MAX), type=Places)
+        return msgspec.json.decode(parse_cursor(cursor, CURSOR_CHARS_MAX), type=Positions)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
 
 
 def add_up(one: Any, other: Any) -> Any:
-    """Figures of two cells as those of one: numbers are added, at every depth; else the first's."""
+    """Adds up documents of two cells: numbers at every depth; else the first one's value stays."""
     match one, other:
         case bool(), bool():
             return one or other
@@ -167,7 +167,7 @@ class _Named(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ListOrder:
-    """How one list is sorted: by a key that its cells sort by as well."""
+    """Sort order of a list: by a key that its cells sort by as well."""
 
     item: type[Any]
     key: Callable[[Any], str]
@@ -185,61 +185,63 @@ QUEUES = ListOrder(_Named, lambda queue: str(queue.name), descending=False)
 CALENDARS = ListOrder(_Named, lambda calendar: str(calendar.name), descending=False)
 
 
-async def list_jobs(visit: GatewayRequest) -> Response:
-    """Newest first."""
-    return await _list(visit, JOBS)
+async def list_jobs(request: GatewayRequest) -> Response:
+    """Lists jobs, newest first."""
+    return await _list(request, JOBS)
 
 
-async def list_executions(visit: GatewayRequest) -> Response:
-    """Newest first; those of one job are where the job is."""
-    return await _list(visit, EXECUTIONS)
+async def list_executions(request: GatewayRequest) -> Response:
+    """Lists executions, newest first; those of one job are in its cell."""
+    return await _list(request, EXECUTIONS)
 
 
-async def list_workers(visit: GatewayRequest) -> Response:
-    """The newest registration first."""
-    return await _list(visit, WORKERS)
+async def list_workers(request: GatewayRequest) -> Response:
+    """Lists workers, the newest registration first."""
+    return await _list(request, WORKERS)
 
 
-async def list_schedules(visit: GatewayRequest) -> Response:
-    """Newest first."""
-    return await _list(visit, SCHEDULES)
+async def list_schedules(request: GatewayRequest) -> Response:
+    """Lists schedules, newest first."""
+    return await _list(request, SCHEDULES)
 
 
-async def list_triggers(visit: GatewayRequest) -> Response:
-    """Newest first."""
-    return await _list(visit, TRIGGERS)
+async def list_triggers(request: GatewayRequest) -> Response:
+    """Lists triggers, newest first."""
+    return await _list(request, TRIGGERS)
 
 
-async def list_calendars(visit: GatewayRequest) -> Response:
-    """By name; one that several cells have is one."""
-    return await _list(visit, CALENDARS)
+async def list_calendars(request: GatewayRequest) -> Response:
+    """Lists calendars by name; those of one name in several cells are one."""
+    return await _list(request, CALENDARS)
 
 
-async def list_queues(visit: GatewayRequest) -> Response:
-    """By name; a queue that several cells have is one."""
-    return await _list(visit, QUEUES)
+async def list_queues(request: GatewayRequest) -> Response:
+    """Lists queues by name; those of one name in several cells are one."""
+    return await _list(request, QUEUES)
 
 
-async def _list(visit: GatewayRequest, order: ListOrder) -> Response:
-    query = _pairs(visit)
+async def _list(request: GatewayRequest, order: ListOrder) -> Response:
+    query = _pairs(request)
     limit = _limit(query)
     if limit is None:
-        # Cells say best what is wrong with it.
-        return await relay(visit, visit.context.directory.any_cell())
-    places = _places(visit, query)
-    cells = [visit.context.directory.cells[name] for name in places]
-    tolds = await ask_cells(visit.context, cells, lambda cell: _ask(visit, query, places, cell))
-    parts = [_part(told, order) for told in usable_responses(tolds)]
-    page = merge_pages(parts, places, limit, falling=order.descending)
-    rest = page.rest | _still_to_come(visit, query, places, tolds)
+        # A cell answers best what is wrong with it.
+        return await relay(request, request.context.directory.any_cell())
+    positions = _positions(request, query)
+    cells = [request.context.directory.cells[name] for name in positions]
+    responses = await ask_cells(
+        request.context, cells, lambda cell: _ask(request, query, positions, cell)
+    )
+    parts = [_part(response, order) for response in usable_responses(responses)]
+    page = merge_pages(parts, positions, limit, falling=order.descending)
+    rest = page.rest | _positions_of_missing(request, query, positions, responses)
     items = [item for group in page.groups for item in _shown(order, group)]
     return merged_response(
-        {"items": items, "next_cursor": write_cursor(rest)}, missing_cells(tolds)
+        {"items": items, "next_cursor": write_cursor(rest)}, missing_cells(responses)
     )
 
 
 def _shown(order: ListOrder, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
-    """Items of one key: what bears a name is one thing of all cells, ids differ."""
+    """Returns the items of one key: those with a name are one for all cells, ids differ."""
     if order is QUEUES:
         return [combine_queues(group)]
     if order is CALENDARS:
@@ -248,7 +250,7 @@ def _shown(order: ListOrder, group: Sequence[tuple[str, bytes]]) -> Sequence[Any
 
 
 def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-    """One queue of all cells: depths and rates added, settings of the first, each cell's own."""
+    """Combines a queue of several cells: adds depths and rates, and shows each cell's own view."""
     views: dict[str, dict[str, Any]] = {cell: msgspec.json.decode(raw) for cell, raw in group}
     first = next(iter(views.values()))
     depth = reduce(add_up, (view.get("depth", {}) for view in views.values()))
@@ -257,13 +259,13 @@ def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
 
 
 def combine_calendars(bodies: Sequence[bytes]) -> dict[str, Any]:
-    """One calendar of all cells: alike in each, and named by schedules of each."""
+    """Combines a calendar, which is equal in all cells; adds up the schedules that name it."""
     views = [msgspec.json.decode(body) for body in bodies]
     return {**views[0], "schedules": sum(view["schedules"] for view in views)}
 
 
-def _pairs(visit: GatewayRequest) -> Query:
-    text = bytes(visit.scope["query_string"]).decode("latin-1")
+def _pairs(request: GatewayRequest) -> Query:
+    text = bytes(request.scope["query_string"]).decode("latin-1")
     return parse_qsl(text, keep_blank_values=True)
 
 
@@ -271,59 +273,61 @@ def _limit(query: Query) -> int | None:
     given = [value for name, value in query if name == "limit" and value]
     if not given:
         return PAGE_ITEMS_DEFAULT
-    # What cells would refuse, they are left to refuse.
+    # An invalid limit is left to a cell to refuse.
     if len(given) > 1 or not given[0].isascii() or not given[0].isdigit():
         return None
     return int(given[0]) if 1 <= int(given[0][:9]) <= PAGE_ITEMS_MAX else None
 
 
-def _places(visit: GatewayRequest, query: Query) -> Places:
-    """Where the page begins in each cell."""
-    fleet, given = visit.context.directory, dict(query)
+def _positions(request: GatewayRequest, query: Query) -> Positions:
+    """Returns the position in each cell at which the page begins."""
+    directory, given = request.context.directory, dict(query)
     if cursor := given.get("cursor"):
         try:
-            places = read_cursor(cursor)
+            positions = read_cursor(cursor)
         except ValueError:
             message = "not a cursor of this gateway: send `next_cursor` of the page before"
             raise invalid("cursor", message) from None
-        known: Places = {name: place for name, place in places.items() if name in fleet.cells}
+        known: Positions = {
+            name: position for name, position in positions.items() if name in directory.cells
+        }
         if not known:
-            raise invalid("cursor", "its cells are no longer here: begin again without it")
+            raise invalid("cursor", "its cells are not in this gateway: begin again without it")
         return known
-    job = fleet.of_id(given.get("job_id", ""))
-    return {job.name: None} if job is not None else dict.fromkeys(fleet.cells)
+    job = directory.of_id(given.get("job_id", ""))
+    return {job.name: None} if job is not None else dict.fromkeys(directory.cells)
 
 
-def _ask(visit: GatewayRequest, query: Query, places: Places, cell: Cell) -> CellRequest:
+def _ask(request: GatewayRequest, query: Query, positions: Positions, cell: Cell) -> CellRequest:
     pairs = [pair for pair in query if pair[0] != "cursor"]
-    place = places[cell.name]
-    if place is not None:
-        pairs.append(("cursor", make_cursor(place)))
-    headers = request_headers(visit.scope, visit.headers, cell.name)
-    target = f"{visit.path}?{urlencode(pairs)}" if pairs else visit.path
+    position = positions[cell.name]
+    if position is not None:
+        pairs.append(("cursor", make_cursor(position)))
+    headers = request_headers(request.scope, request.headers, cell.name)
+    target = f"{request.path}?{urlencode(pairs)}" if pairs else request.path
     return CellRequest("GET", target, headers)
 
 
-def _part(told: CellResponse, order: ListOrder) -> Part:
-    page = msgspec.json.decode(told.body, type=_Page)
+def _part(response: CellResponse, order: ListOrder) -> Part:
+    page = msgspec.json.decode(response.body, type=_Page)
     items = [
         (order.key(msgspec.json.decode(raw, type=order.item)), bytes(raw)) for raw in page.items
     ]
     rest = None if page.next_cursor is None else parse_cursor(page.next_cursor, CURSOR_CHARS_MAX)
-    return Part(told.cell.name, items, rest)
+    return Part(response.cell.name, items, rest)
 
 
-def _still_to_come(
-    visit: GatewayRequest, query: Query, places: Places, tolds: Sequence[CellResponse]
+def _positions_of_missing(
+    request: GatewayRequest, query: Query, positions: Positions, responses: Sequence[CellResponse]
 ) -> dict[str, str | None]:
-    """The places of cells that are down: a list must not end as if they had nothing.
+    """Keeps positions of cells that are down: a list must not end as if they had no items.
 
-    Except where it is one tenant's: that is at home, and a cell elsewhere must not hold it up.
+    A list of one tenant needs only the tenant's cell, so others are left out.
     """
     tenant = dict(query).get("tenant")
-    home = visit.context.directory.of_tenant(tenant).name if tenant else None
+    home = request.context.directory.of_tenant(tenant).name if tenant else None
     return {
-        told.cell.name: places[told.cell.name]
-        for told in tolds
-        if told.missing and home in (None, told.cell.name)
+        response.cell.name: positions[response.cell.name]
+        for response in responses
+        if response.missing and home in (None, response.cell.name)
     }

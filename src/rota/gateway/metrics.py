@@ -1,4 +1,4 @@
-"""Prometheus metrics of the gateway itself; those of jobs are exposed by the cells."""
+"""Prometheus metrics of the gateway itself; the cells expose those of jobs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class GatewayMetrics:
-    """Counts what passes."""
+    """Counts requests and calls to cells."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
         self.calls: Counter[tuple[str, str]] = Counter()
 
     def served(self, method: str, status: int) -> None:
-        """A request was answered."""
+        """Counts an answered request."""
         self.requests[method, str(status)] += 1
 
     def called(self, cell: str, *, answered: bool) -> None:
-        """A cell was asked."""
+        """Counts a request to a cell."""
         self.calls[cell, "answered" if answered else "away"] += 1
 
     def expose(self, cells: Iterable[Cell], streams: int) -> bytes:
-        """The text that Prometheus reads."""
+        """Writes all metrics in Prometheus' format."""
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(_MetricsCollector(self, list(cells), streams))
@@ -39,15 +39,14 @@ class GatewayMetrics:
 
 
 class _MetricsCollector(Collector):
-    """All figures as they are now."""
+    """Collects the metrics of one moment."""
 
-    def __init__(self, figures: GatewayMetrics, cells: Sequence[Cell], streams: int) -> None:
-        self._metrics = figures
+    def __init__(self, metrics: GatewayMetrics, cells: Sequence[Cell], streams: int) -> None:
+        self._metrics = metrics
         self._cells = cells
         self._streams = streams
 
     def collect(self) -> Iterator[Metric]:
-        """One family after the other."""
         requests = CounterMetricFamily(
             "rota_gateway_requests", "Requests answered.", labels=("method", "status")
         )

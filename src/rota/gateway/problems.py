@@ -1,4 +1,4 @@
-"""What a gateway says for itself when it cannot do what was asked."""
+"""Problems that a gateway itself answers, as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rota.wire.formats import encode
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
 
 CELL_HEADER = "Rota-Cell"
-"""The cell that an answer came from, or that is down."""
+"""Header with the cell that answered, or that is down."""
 MISSING_HEADER = "Rota-Missing-Cells"
-"""The cells that a merged answer lacks."""
+"""Header with the cells that are missing in a merged answer."""
 
 
 class CellDownError(Exception):
-    """A cell gave no answer."""
+    """A cell did not answer."""
 
     def __init__(self, cell: str, why: str, *, sent: bool = False) -> None:
         super().__init__(f"cell {cell}: {why}")
         self.cell = cell
         self.why = why
         self.sent = sent
-        """The request may have been heard."""
+        """Whether the cell may have got the request."""
 
 
 def respond(error: ProblemError) -> Response:
-    """The answer that tells a problem."""
+    """Makes the response for a problem."""
     problem = Problem(
         type=TYPE_PREFIX + error.code,
         title=TITLES[error.status],
@@ -40,14 +40,14 @@ def respond(error: ProblemError) -> Response:
 
 
 def invalid(field: str, message: str) -> ProblemError:
-    """A field that makes no sense here."""
+    """Makes the problem of an invalid field."""
     return ProblemError(422, "invalid", f"{field}: {message}", errors=[FieldError(field, message)])
 
 
 def cell_down(error: CellDownError) -> ProblemError:
-    """One cell is needed, and it is down."""
+    """Makes the problem of a request whose cell is down."""
     fate = (
-        "; what was asked may or may not have happened: ask again with the same Idempotency-Key"
+        "; the request may or may not have been done: send it again with the same Idempotency-Key"
         if error.sent
         else "; nothing was changed"
     )
@@ -56,5 +56,5 @@ def cell_down(error: CellDownError) -> ProblemError:
 
 
 def retry_later(cells: str) -> dict[str, str]:
-    """The headers of an answer that waits for these cells."""
+    """Returns headers that ask the client to retry when these cells are up."""
     return {"Retry-After": str(RETRY_AFTER_S), CELL_HEADER: cells}

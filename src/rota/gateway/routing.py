@@ -1,6 +1,4 @@
-"""The routing table: every call that a gateway takes, and its endpoint; nothing else gets to a
-cell.
-"""
+"""Routing table: every call that a gateway takes, and its endpoint. Other calls reach no cell."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ from rota.gateway.endpoints import (
 Serve: TypeAlias = Callable[[GatewayRequest], Awaitable[Response]]
 
 RELAYED: Sequence[Serve] = (by_id, by_tenant, any_cell, file_or_refuse_for_cell)
-"""What follows these rules keeps its method, HEAD too: a cell knows best how to answer."""
+"""Endpoints that relay HEAD as well: a cell knows best how to answer it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One call and its rule."""
+    """Call and its endpoint."""
 
     method: str
     path: str
@@ -71,7 +69,7 @@ EXECUTIONS = (
     Route("GET", "/executions/{execution_id}/artifacts", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/link", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", file_or_refuse_for_cell),
-    # The name may have slashes in it, so that all of these would fit the next one too.
+    # A name may have slashes, so this must come after the routes above, which it would match too.
     Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
     Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", refuse_for_cell),
     Route("GET", "/executions/{execution_id}/bundles/{bundle_id}/content", refuse_for_cell),
@@ -89,7 +87,7 @@ BUNDLES = (
     Route("DELETE", "/bundles/{bundle_id}", by_id),
     Route("GET", "/bundles/{bundle_id}/content", by_id),
 )
-"""They are uploaded to the cell that runs the jobs: a gateway carries no large bodies."""
+"""Bundles are uploaded to the cell that runs the jobs: a gateway carries no large bodies."""
 
 QUEUES = (
     Route("GET", "/queues", lists.list_queues),
@@ -144,7 +142,7 @@ EVENTS = (
     Route("DELETE", "/hooks/{name}", refuse_for_cell),
     Route("POST", "/hooks/{name}", refuse_for_cell),
 )
-"""An endpoint's secret, and the addresses its senders know, are those of one cell."""
+"""Hooks are calls of one cell: their secrets, and the URLs that senders know, are its own."""
 
 POLICY = (
     Route("GET", "/policy", refuse_for_cell),

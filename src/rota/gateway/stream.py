@@ -1,7 +1,7 @@
-"""The stream of changes of all cells as one, resumable in each of them.
+"""Merges the streams of changes of all cells into one, which can be resumed.
 
-An event's id holds a place in every cell: `north=42.0,south=7.3`. A cell that goes away leaves the
-stream, is asked again from its place, and so misses nothing that it still keeps.
+An event's id holds a position in every cell: `north=42.0,south=7.3`. A cell that goes down leaves
+the stream and is asked again from its position, so no event is lost that it still keeps.
 """
 
 from __future__ import annotations
@@ -31,114 +31,116 @@ from rota.gateway.problems import CellDownError, invalid
 
 log = structlog.get_logger(__name__)
 
-_PLACES = re.compile(r"[a-z0-9-]+=[0-9.]+(,[a-z0-9-]+=[0-9.]+)*\Z")
+_POSITIONS = re.compile(r"[a-z0-9-]+=[0-9.]+(,[a-z0-9-]+=[0-9.]+)*\Z")
 _EVENTS = "text/event-stream; charset=utf-8"
 
 
 def read_event_id(text: str) -> dict[str, str]:
-    """The place in each cell; those not named begin now."""
-    if not _PLACES.match(text):
+    """Reads the position in each cell; the stream of a cell without one begins now."""
+    if not _POSITIONS.match(text):
         raise invalid("Last-Event-ID", "the `id` of an event of this stream, `north=42.0,…`")
     return dict(pair.split("=", 1) for pair in text.split(","))
 
 
 class StreamMerge:
-    """Makes events of several cells those of one stream."""
+    """Merges events of several cells: gives each an id with the positions in all cells."""
 
-    def __init__(self, places: dict[str, str]) -> None:
-        self.places = places
+    def __init__(self, positions: dict[str, str]) -> None:
+        self.positions = positions
 
     def merge(self, cell: str, event: bytes) -> bytes:
-        """The event with an id that holds all places; nothing of what was only for us."""
+        """Returns the event with an id of all positions; empty for comments of a cell."""
         kept, moved = [], False
         for line in event.split(b"\n"):
             name, _, value = line.partition(b":")
             if name == b"id":
-                self.places[cell], moved = value.strip().decode("latin-1"), True
+                self.positions[cell], moved = value.strip().decode("latin-1"), True
             elif name in (b"data", b"event"):
                 kept.append(line)
         if not moved:
             return b""
-        place = ",".join(f"{name}={at}" for name, at in self.places.items())
-        return b"\n".join((b"id: " + place.encode("latin-1"), *kept)) + b"\n\n"
+        position = ",".join(f"{name}={at}" for name, at in self.positions.items())
+        return b"\n".join((b"id: " + position.encode("latin-1"), *kept)) + b"\n\n"
 
 
 async def cut_events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole events, however the network cut them."""
+    """Yields whole events, however the network divided them."""
     left = b""
     async for piece in content.iter_any():
         *events, left = (left + piece).split(b"\n\n")
         if len(left) > STREAM_EVENT_BYTES_MAX:
-            raise aiohttp.ClientPayloadError("an event without end")
+            raise aiohttp.ClientPayloadError("an event is too long")
         for event in events:
             yield event
 
 
-async def stream_changes(visit: GatewayRequest) -> Response:
-    """From the places in Last-Event-ID on, or from now."""
-    text = visit.headers.get("last-event-id")
-    weaver = StreamMerge(read_event_id(text) if text else {})
-    cells = list(visit.context.directory.cells.values())
+async def stream_changes(request: GatewayRequest) -> Response:
+    """Streams changes from the positions in Last-Event-ID on, or from now."""
+    text = request.headers.get("last-event-id")
+    merge = StreamMerge(read_event_id(text) if text else {})
+    cells = list(request.context.directory.cells.values())
     stack = AsyncExitStack()
     try:
-        stack.enter_context(visit.context.streams.reserve())
-        opened = await asyncio.gather(*(_open(visit, weaver, cell, stack) for cell in cells))
-        usable_responses([told for told, _ in opened])
-        lines = [
-            (told.cell, answer) for told, answer in opened if answer is not None or told.missing
+        stack.enter_context(request.context.streams.reserve())
+        opened = await asyncio.gather(*(_open(request, merge, cell, stack) for cell in cells))
+        usable_responses([response for response, _ in opened])
+        answers = [
+            (response.cell, answer)
+            for response, answer in opened
+            if answer is not None or response.missing
         ]
     except BaseException:
         await stack.aclose()
         raise
-    return MergedStream(visit, weaver, lines, stack)
+    return MergedStream(request, merge, answers, stack)
 
 
-def _ask(visit: GatewayRequest, weaver: StreamMerge, cell: Cell) -> CellRequest:
+def _ask(request: GatewayRequest, merge: StreamMerge, cell: Cell) -> CellRequest:
     headers = [
         pair
-        for pair in request_headers(visit.scope, visit.headers, cell.name)
+        for pair in request_headers(request.scope, request.headers, cell.name)
         if pair[0] != "last-event-id"
     ]
-    if place := weaver.places.get(cell.name):
-        headers.append(("last-event-id", place))
+    if position := merge.positions.get(cell.name):
+        headers.append(("last-event-id", position))
     return CellRequest("GET", "/stream", headers)
 
 
 async def _open(
-    visit: GatewayRequest, weaver: StreamMerge, cell: Cell, stack: AsyncExitStack
+    request: GatewayRequest, merge: StreamMerge, cell: Cell, stack: AsyncExitStack
 ) -> tuple[CellResponse, aiohttp.ClientResponse | None]:
     try:
         answer = await stack.enter_async_context(
-            visit.context.directory.connections.open(cell, _ask(visit, weaver, cell))
+            request.context.directory.connections.open(cell, _ask(request, merge, cell))
         )
         if answer.status == 200:
             return CellResponse(cell, 200), answer
-        headers = response_headers(answer.headers.items(), cell.name, secure=visit.context.secure)
+        headers = response_headers(answer.headers.items(), cell.name, secure=request.context.secure)
         return CellResponse(cell, answer.status, await answer.read(), headers), None
     except CellDownError as error:
         return CellResponse(cell, 0, why=error.why), None
 
 
 class MergedStream(Response):
-    """The merged stream."""
+    """Response with the merged stream."""
 
     def __init__(
         self,
-        visit: GatewayRequest,
-        weaver: StreamMerge,
-        lines: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
+        request: GatewayRequest,
+        merge: StreamMerge,
+        answers: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
         stack: AsyncExitStack,
     ) -> None:
         super().__init__(media_type=_EVENTS, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._request = visit
-        self._merge = weaver
-        self._answers = lines
+        self._request = request
+        self._merge = merge
+        self._answers = answers
         self._stack = stack
         self._events: asyncio.Queue[tuple[str, bytes | None]] = asyncio.Queue(STREAM_WAITING_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the reader leaves or the gateway closes."""
+        """Sends events until the client leaves or the gateway stops."""
         async with self._stack:
             readers = [self._read(cell, answer) for cell, answer in self._answers]
             closing = self._request.context.closing
@@ -147,10 +149,10 @@ class MergedStream(Response):
                 if closing.is_set():
                     await self._send(send, b"", more=False)
             except TimeoutError:
-                log.warning("stream cut off", cause="its reader took nothing")
+                log.warning("stream_cut_off", reason="its reader took nothing")
 
     async def _read(self, cell: Cell, answer: aiohttp.ClientResponse | None) -> None:
-        """One cell's events into the common line, as long as it knows who reads them."""
+        """Reads one cell's events, again after a failure, while the cell accepts the token."""
         while True:
             try:
                 if answer is not None:
@@ -163,7 +165,7 @@ class MergedStream(Response):
                     if again.status == 200:
                         await self._take(cell, again)
             except (CellDownError, aiohttp.ClientError) as error:
-                log.info("cell left a stream", cell=cell.name, cause=repr(error))
+                log.info("cell_left_stream", cell=cell.name, reason=repr(error))
             answer = None
             await self._events.put((cell.name, None))
             await asyncio.sleep(STREAM_RETRY_S)

@@ -1,3 +1,3 @@
-"""Policy simulation: replays a workload trace or a synthetic workload on a simulated fleet, under
-virtual time.
+"""Policy simulation: replays a recorded or synthetic workload on a simulated fleet, under virtual
+time.
 """

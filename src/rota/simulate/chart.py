@@ -1,4 +1,4 @@
-"""Draws how waiting and use went over time, in characters that any terminal has."""
+"""Draws waits and utilisation over time as bars of characters, for a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def bars(values: Sequence[float], top: float) -> str:
-    """One character a value, as high as its part of `top`; what is not nothing shows."""
+    """Draws one character for each value, relative to `top`; any value above 0 is visible."""
     steps = len(BARS) - 1
     if top <= 0:
         return BARS[0] * len(values)
@@ -19,15 +19,15 @@ def bars(values: Sequence[float], top: float) -> str:
     )
 
 
-def waits(diary: JobHistory, columns: int, until_ms: int) -> list[float]:
-    """The mean wait in seconds of the jobs that became ready in each of so many slices."""
-    return [one or 0.0 for one in mean_waits(diary, columns, until_ms)]
+def waits(history: JobHistory, columns: int, until_ms: int) -> list[float]:
+    """Returns the mean wait in seconds of the jobs that became ready in each slice of time."""
+    return [one or 0.0 for one in mean_waits(history, columns, until_ms)]
 
 
-def mean_waits(diary: JobHistory, columns: int, until_ms: int) -> list[float | None]:
-    """The same; None where no job became ready."""
+def mean_waits(history: JobHistory, columns: int, until_ms: int) -> list[float | None]:
+    """Returns these mean waits; None where no job became ready."""
     sums, counts = [0] * columns, [0] * columns
-    for ready, start in zip(diary.ready, diary.start, strict=True):
+    for ready, start in zip(history.ready, history.start, strict=True):
         column = min(columns - 1, ready * columns // max(1, until_ms))
         sums[column] += start - ready
         counts[column] += 1
@@ -36,23 +36,23 @@ def mean_waits(diary: JobHistory, columns: int, until_ms: int) -> list[float | N
     ]
 
 
-def uses(diary: JobHistory, slices: tuple[int, int], cpu_milli: int) -> list[float]:
-    """The part of the processors in use in each slice; `slices` are how many, and until when."""
+def uses(history: JobHistory, slices: tuple[int, int], cpu_milli: int) -> list[float]:
+    """Returns the share of processors in use in each slice; `slices` has their number and end."""
     columns, until_ms = slices
     width = max(1.0, until_ms / columns)
     busy = [0.0] * (columns + 1)
-    for start, run, cpus in zip(diary.start, diary.run, diary.cpu_milli, strict=True):
+    for start, run, cpus in zip(history.start, history.run, history.cpu_milli, strict=True):
         _spread(busy, start / width, (start + run) / width, cpus)
     return [min(1.0, one / cpu_milli) for one in busy[:columns]]
 
 
 def _spread(busy: list[float], begin: float, end: float, cpus: int) -> None:
-    """Adds a job to the slices it ran in, to each by the part of it."""
+    """Adds a job to the slices in which it ran, by the part of each."""
     first, last = int(begin), min(int(end), len(busy) - 1)
     for column in range(first, last + 1):
         busy[column] += cpus * (min(end, column + 1) - max(begin, column))
 
 
-def span_ms(diaries: Iterable[JobHistory]) -> int:
-    """The time that a chart of all of them covers."""
-    return max((makespan_ms(diary) for diary in diaries), default=0)
+def span_ms(histories: Iterable[JobHistory]) -> int:
+    """Returns the time that a chart of all of them covers."""
+    return max((makespan_ms(history) for history in histories), default=0)

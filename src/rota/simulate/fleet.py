@@ -1,4 +1,4 @@
-"""The simulated fleet: machines that need not exist."""
+"""Simulated fleet: groups of equal machines, which need not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SESSION = "simulated"
 
 
 class MachineGroup(msgspec.Struct, frozen=True):
-    """So many machines that are alike."""
+    """Group of equal machines."""
 
     count: int
     capacity: Resources
@@ -26,64 +26,64 @@ class MachineGroup(msgspec.Struct, frozen=True):
     only: tuple[str, ...] = ()
 
     def could_run(self, queue: str, needs: Needs) -> bool:
-        """Whether one of them could run such a job if it had nothing else to do."""
-        wish = needs.affinity
+        """Whether one of them could run such a job if it were empty."""
+        affinity = needs.affinity
         return (
             (self.queues is None or queue in self.queues)
             and all(one in self.capabilities for one in needs.capabilities)
             and fits(needs.resources, self.capacity)
-            and (wish is None or not any(missing_labels(wish, dict(self.labels))))
+            and (affinity is None or not any(missing_labels(affinity, dict(self.labels))))
             and not any(refusals_of_worker(needs, self.only))
         )
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
-    """All machines."""
+    """Fleet: groups of machines."""
 
     machines: tuple[MachineGroup, ...]
 
     @property
     def cpu_milli(self) -> int:
-        """Processors of all of them."""
-        return sum(alike.count * alike.capacity.cpu_milli for alike in self.machines)
+        """Processors of all machines, in thousandths."""
+        return sum(group.count * group.capacity.cpu_milli for group in self.machines)
 
     @property
     def workers(self) -> int:
-        """How many there are."""
-        return sum(alike.count for alike in self.machines)
+        """Number of machines."""
+        return sum(group.count for group in self.machines)
 
     def can_run(self, queue: str, needs: Needs) -> bool:
-        """Whether any machine could run such a job if it had nothing else to do."""
-        return any(alike.could_run(queue, needs) for alike in self.machines)
+        """Whether any machine could run such a job if it were empty."""
+        return any(group.could_run(queue, needs) for group in self.machines)
 
     def resized(self, workers: int) -> FleetPlan:
-        """So many machines, each like one of these, in turn."""
-        each = [replace(alike, count=1) for alike in self.machines for _ in range(alike.count)]
+        """Returns a fleet of so many machines, copied from these in turn."""
+        each = [replace(group, count=1) for group in self.machines for _ in range(group.count)]
         return FleetPlan(tuple(each[number % len(each)] for number in range(workers)))
 
     def registrations(self) -> Iterator[Register]:
-        """What the machines say of themselves when they come."""
+        """Yields the registration of every machine."""
         number = 0
-        for alike in self.machines:
-            for _ in range(alike.count):
+        for group in self.machines:
+            for _ in range(group.count):
                 number += 1
                 yield Register(
                     worker_id=WorkerId(f"w{number}"),
                     session=SESSION,
                     name=f"w{number}",
-                    capacity=alike.capacity,
-                    capabilities=alike.capabilities,
-                    queues=alike.queues,
-                    labels=alike.labels,
-                    only=alike.only,
+                    capacity=group.capacity,
+                    capabilities=group.capabilities,
+                    queues=group.queues,
+                    labels=group.labels,
+                    only=group.only,
                 )
 
 
 def single_machine_fleet(cpus: int, memory: int = 0) -> FleetPlan:
-    """One machine of so many processors: what logs of rigid parallel jobs are about."""
+    """Makes a fleet of one machine, as logs of rigid parallel jobs assume it."""
     return uniform_fleet(1, 1000 * cpus, memory)
 
 
 def uniform_fleet(workers: int, cpu_milli: int, memory: int = 0) -> FleetPlan:
-    """Machines that are all alike."""
+    """Makes a fleet of equal machines."""
     return FleetPlan((MachineGroup(workers, Resources(cpu_milli=cpu_milli, memory=memory)),))

@@ -1,4 +1,4 @@
-"""Runs a workload on a fleet under a policy, as it is or several times with shaken arrivals."""
+"""Runs a workload on a fleet under a policy, once, or several times with shaken arrivals."""
 
 from __future__ import annotations
 
@@ -18,82 +18,82 @@ from rota.simulate.workload import Workload, shaken
 
 
 class StudySetup(msgspec.Struct, frozen=True):
-    """What all policies of a study have alike."""
+    """Setup that all policies of a study share."""
 
     workload: Workload
     fleet: FleetPlan
     stopwatch: Stopwatch
     setup: Sequence[AnyInput] = ()
-    """Queues and the like, as they are before the first job comes."""
+    """Inputs before the first arrival, such as settings of queues."""
 
 
 class StudyResult(msgspec.Struct, frozen=True):
-    """A policy on a workload: the figures of every run, and what happened in the first."""
+    """Result of a policy on a workload: metrics of every run, and the history of the first."""
 
     runs: list[SimulationMetrics]
     job_history: JobHistory
 
     def over_runs(self, sum_up: Callable[[Sequence[float]], float]) -> dict[str, float]:
-        """Each figure, summed up over the runs."""
+        """Returns each metric, aggregated over the runs."""
         return {
             name: sum_up([getattr(one, name) for one in self.runs])
             for name in SimulationMetrics.__struct_fields__
         }
 
     def mean(self) -> dict[str, float]:
-        """What a run comes to, on average; a figure that all runs share is left as it is."""
+        """Returns the mean of each metric; one that is equal in all runs stays exact."""
         return self.over_runs(lambda values: values[0] if len({*values}) == 1 else fmean(values))
 
     def deviation(self) -> dict[str, float]:
-        """How far runs are apart: the standard deviation of each figure; nothing of one run."""
+        """Returns the standard deviation of each metric; none of a single run."""
         return {} if self.is_single else self.over_runs(stdev)
 
     @property
     def is_single(self) -> bool:
-        """Whether there was one run only."""
+        """Whether there was only one run."""
         return len(self.runs) == 1
 
 
-def evaluate_policy(policy: Policy, setting: StudySetup) -> StudyResult:
-    """The workload as it is."""
-    diary = _simulated(setting.workload, policy, setting)
-    return StudyResult([simulation_metrics(diary, setting.fleet.cpu_milli)], diary)
+def evaluate_policy(policy: Policy, setup: StudySetup) -> StudyResult:
+    """Runs the workload as it is."""
+    history = _simulated(setup.workload, policy, setup)
+    return StudyResult([simulation_metrics(history, setup.fleet.cpu_milli)], history)
 
 
 def evaluate_policy_shaken(
-    policy: Policy, setting: StudySetup, within_ms: Millis, runs: int
+    policy: Policy, setup: StudySetup, within_ms: Millis, runs: int
 ) -> StudyResult:
-    """The workload with every arrival moved a little, differently in each run."""
+    """Runs the workload several times, each with other small changes of all arrivals."""
     found: list[SimulationMetrics] = []
     first: JobHistory | None = None
     for seed in range(1, runs + 1):
-        diary = _simulated(shaken(setting.workload, within_ms, seed), policy, setting)
-        found.append(simulation_metrics(diary, setting.fleet.cpu_milli))
-        first = first or diary
+        history = _simulated(shaken(setup.workload, within_ms, seed), policy, setup)
+        found.append(simulation_metrics(history, setup.fleet.cpu_milli))
+        first = first or history
     assert first is not None, "a study has at least one run"
     return StudyResult(found, first)
 
 
 def recorded_result(workload: Workload, fleet: FleetPlan) -> StudyResult | None:
-    """What happened in truth, if it was written down: nothing is simulated."""
-    diary = JobHistory()
+    """Returns the result as it was recorded, without a simulation; None: it was not recorded."""
+    history = JobHistory()
     for work in workload:
         if work.started_ms is None:
             return None
-        place = diary.arrive(work, work.submit_ms)
-        diary.begin(place, work.started_ms)
-        ends = (diary.start[up] + diary.run[up] for up in work.parents)
-        diary.ready[place] = min(work.started_ms, max(ends, default=work.submit_ms))
-    return StudyResult([simulation_metrics(diary, fleet.cpu_milli)], diary)
+        place = history.arrive(work, work.submit_ms)
+        history.begin(place, work.started_ms)
+        ends = (history.start[up] + history.run[up] for up in work.parents)
+        history.ready[place] = min(work.started_ms, max(ends, default=work.submit_ms))
+    return StudyResult([simulation_metrics(history, fleet.cpu_milli)], history)
 
 
-def _simulated(workload: Workload, policy: Policy, setting: StudySetup) -> JobHistory:
-    setup = [SetPolicy(policy=policy), *setting.setup]
-    return Simulation(setting.fleet, setup, setting.stopwatch).run(workload)
+def _simulated(workload: Workload, policy: Policy, setup: StudySetup) -> JobHistory:
+    inputs = [SetPolicy(policy=policy), *setup.setup]
+    return Simulation(setup.fleet, inputs, setup.stopwatch).run(workload)
 
 
 def shortest_ms(workload: Workload, fleet: FleetPlan) -> Millis:
-    """No order ends sooner: the longest chain of jobs, or all work on all processors."""
+    """Returns a lower bound of the makespan: the longest chain, or all work on all processors."""
     ends: list[Millis] = []
     area = 0
     for work in workload:
@@ -104,7 +104,7 @@ def shortest_ms(workload: Workload, fleet: FleetPlan) -> Millis:
 
 
 def load(workload: Workload, fleet: FleetPlan) -> float:
-    """Work that arrives against what the fleet can do in that time; above 1 lines only grow."""
+    """Returns arriving work relative to the fleet's capacity; above 1 queues only grow."""
     area, last = 0, 0
     for work in workload:
         area += work.run_ms * work.terms.needs.resources.cpu_milli

@@ -1,10 +1,10 @@
-"""Reads workload traces: Standard Workload Format (SWF), WfCommons workflows, and history that
-Rota exported.
+"""Reads workload traces: Standard Workload Format (SWF), WfCommons workflows, and history exported
+by Rota.
 
-Every SWF log is cleaned by the same rule, so that figures compare: processors are those
-allocated, else those requested; a job with none, with more than the machine has or without a run
-time is left out; the estimate is the requested time, never less than the run time; the first job
-arrives at 0. Exported history is one JSON object a line: first the cell, then each job by its
+Every SWF log is cleaned by the same rule, so that results compare: processors are those allocated,
+else those requested; a job without processors, with more than the machine has, or without a run
+time is left out; the estimate is the requested time, but at least the run time; the first job
+arrives at 0. Exported history is one JSON object a line: first the cell, then each job with its
 last execution.
 """
 
@@ -39,26 +39,21 @@ _GZIP = b"\x1f\x8b"
 
 
 class Source(Protocol):
-    """Where a trace comes from: a path, or an upload. Its text is what errors call it."""
+    """Source of a trace: a path, or an upload. Errors name it by its text."""
 
     @property
-    def name(self) -> str:
-        """What people call it."""
-        ...
+    def name(self) -> str: ...
 
-    def open(self, mode: Literal["rb"], /) -> io.BufferedReader:
-        """Its bytes, from the beginning."""
-        ...
+    def open(self, mode: Literal["rb"], /) -> io.BufferedReader: ...
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A trace that somebody sent: it has a name, but is in no folder."""
+    """Trace that a user uploaded: a name and content."""
 
     name: str
     content: bytes
 
     def open(self, mode: Literal["rb"], /) -> io.BufferedReader:
-        """As a file would."""
         return io.BufferedReader(io.BytesIO(self.content))
 
     def __str__(self) -> str:
@@ -74,7 +69,7 @@ class TraceError(Exception):
 
 
 def read_lines(source: Source) -> Iterator[tuple[int, str]]:
-    """The lines of a text file and their numbers, without their ends."""
+    """Yields the lines of a text file with their numbers, without line ends."""
     number = 0
     try:
         with _opened(source) as file:
@@ -88,7 +83,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def read_document(source: Source) -> bytes:
-    """A whole file."""
+    """Reads a whole file."""
     data = read_beginning(source, DOCUMENT_BYTES_MAX + 1)
     if len(data) > DOCUMENT_BYTES_MAX:
         raise TraceError(source, f"more than {DOCUMENT_BYTES_MAX:,} bytes")
@@ -96,7 +91,7 @@ def read_document(source: Source) -> bytes:
 
 
 def read_beginning(source: Source, size: int) -> bytes:
-    """So many bytes of it, or all if it has fewer."""
+    """Reads so many bytes, or all if there are fewer."""
     try:
         with _opened(source) as file:
             return file.read(size)
@@ -106,7 +101,7 @@ def read_beginning(source: Source, size: int) -> bytes:
 
 @contextmanager
 def _opened(source: Source) -> Iterator[IO[bytes]]:
-    """By what is in it, not by its name: people rename files."""
+    # By its content, not by its name: users rename files.
     with source.open("rb") as file:
         if file.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
             yield file
@@ -119,20 +114,20 @@ def _described(error: Exception) -> str:
     match error:
         case EOFError():
             return "the packed file ends too soon: it was cut off"
-        case OSError(strerror=str(said)):
-            return said
+        case OSError(strerror=str(reason)):
+            return reason
         case _:
-            return f"not a sound gzip file ({error})"
+            return f"not a valid gzip file ({error})"
 
 
 SWF_FIELDS = 18
 SWF_TENANTS = {"user": 12, "group": 13, "queue": 15}
-"""Which field may say whose job it is."""
+"""Fields that can be used as the tenant."""
 _SWF_MACHINE = re.compile(r";\s*Max(Procs|Nodes):\s*(\d{1,12})\s*$")
 
 
 class SwfJob(NamedTuple):
-    """The fields of one job that matter here; -1: unknown."""
+    """Used fields of a job; -1: unknown."""
 
     number: str
     submit_s: float
@@ -147,15 +142,17 @@ class SwfJob(NamedTuple):
 
 
 def read_swf(source: Source, *, cpus: int | None = None, tenants: str | None = None) -> Trace:
-    """The log on a machine of `cpus` processors, or on its own; all jobs are one tenant's or
-    those of the user, group or queue that `tenants` names."""
+    """Reads a log for a machine of `cpus` processors, or for the recorded one.
+
+    All jobs are of one tenant, or of the field that `tenants` names: user, group or queue.
+    """
     header: dict[str, int] = {}
     found: list[SwfJob] = []
     for number, text in read_lines(source):
         stripped = text.strip()
         if stripped.startswith(";"):
-            if (said := _SWF_MACHINE.match(stripped)) is not None:
-                header[said[1]] = int(said[2])
+            if (match := _SWF_MACHINE.match(stripped)) is not None:
+                header[match[1]] = int(match[2])
         elif stripped:
             found.append(_parse_swf_job(source, number, stripped.split(), tenants))
             if len(found) > TRACE_JOBS_MAX:
@@ -163,10 +160,10 @@ def read_swf(source: Source, *, cpus: int | None = None, tenants: str | None = N
     machine = header.get("Procs") or header.get("Nodes")
     kept = _usable_swf_jobs(found, cpus or machine)
     if not kept:
-        raise TraceError(source, "no job in it that ever ran and fits the machine")
-    first = min(line.submit_s for line in kept)
-    works = [_swf_work(line, first, has_tenants=tenants is not None) for line in kept]
-    works.sort(key=lambda work: work.submit_ms)  # stable: equals stay in the order of the file
+        raise TraceError(source, "it has no job that ran and fits the machine")
+    first = min(job.submit_s for job in kept)
+    works = [_swf_work(job, first, has_tenants=tenants is not None) for job in kept]
+    works.sort(key=lambda work: work.submit_ms)  # stable: equal ones stay in the file's order
     return Trace(source.name, works, dropped=len(found) - len(kept), processors=machine)
 
 
@@ -182,9 +179,9 @@ def _parse_swf_job(
             found = float(text)
         except ValueError:
             found = math.nan
-        if not abs(found) <= most:  # not a number compares as false
+        if not abs(found) <= most:  # false for NaN, too
             raise TraceError(
-                source, f"field {field} is {text[:40]!r}: no number up to {most:g}", number
+                source, f"field {field} is {text[:40]!r}: not a number up to {most:g}", number
             )
         return found
 
@@ -203,31 +200,31 @@ def _parse_swf_job(
     )
 
 
-def _swf_processors(line: SwfJob) -> int:
-    return line.allocated if line.allocated > 0 else line.requested
+def _swf_processors(job: SwfJob) -> int:
+    return job.allocated if job.allocated > 0 else job.requested
 
 
 def _usable_swf_jobs(found: Sequence[SwfJob], machine: int | None) -> list[SwfJob]:
     most = machine if machine is not None else PROCESSORS_MAX
-    return [line for line in found if 0 < _swf_processors(line) <= most and line.run_s > 0]
+    return [job for job in found if 0 < _swf_processors(job) <= most and job.run_s > 0]
 
 
-def _swf_work(line: SwfJob, first_s: float, *, has_tenants: bool) -> Work:
-    run_ms = max(1, _swf_ms(line.run_s))
-    estimate_ms = max(run_ms, _swf_ms(line.requested_s)) if line.requested_s > 0 else run_ms
+def _swf_work(job: SwfJob, first_s: float, *, has_tenants: bool) -> Work:
+    run_ms = max(1, _swf_ms(job.run_s))
+    estimate_ms = max(run_ms, _swf_ms(job.requested_s)) if job.requested_s > 0 else run_ms
     terms = Terms(
-        # Who it is of and what it runs is all that a log tells of what a job is.
-        name=f"u{line.user}.a{line.application}",
+        # A log says of a job's kind only its user and its application.
+        name=f"u{job.user}.a{job.application}",
         queue="default",
-        tenant=f"t{line.tenant}" if has_tenants else "default",
+        tenant=f"t{job.tenant}" if has_tenants else "default",
         priority=0,
-        needs=cpu_needs(1000 * _swf_processors(line)),
+        needs=cpu_needs(1000 * _swf_processors(job)),
         retry=ONCE,
         expected_runtime_ms=estimate_ms,
     )
-    submit_ms = _swf_ms(line.submit_s - first_s)
-    started_ms = submit_ms + _swf_ms(line.wait_s) if line.wait_s >= 0 else None
-    return Work(line.number, submit_ms, run_ms, terms, started_ms=started_ms)
+    submit_ms = _swf_ms(job.submit_s - first_s)
+    started_ms = submit_ms + _swf_ms(job.wait_s) if job.wait_s >= 0 else None
+    return Work(job.number, submit_ms, run_ms, terms, started_ms=started_ms)
 
 
 def _swf_ms(seconds: float) -> Millis:
@@ -238,7 +235,7 @@ _Seconds = Annotated[float, Meta(ge=0, le=SPAN_MS_MAX / 1000)]
 
 
 class _TaskRun(msgspec.Struct):
-    """How one task went."""
+    """Run of a task."""
 
     id: str = ""
     name: str = ""
@@ -252,7 +249,7 @@ class _TaskRun(msgspec.Struct):
 
 
 class _Task(_TaskRun):
-    """What one task is; in 1.4 also how it went."""
+    """Task of a workflow; in format 1.4 with its run."""
 
     parents: list[str] = []
 
@@ -280,15 +277,15 @@ _workflow_decoder = msgspec.json.Decoder(_Document)
 
 
 def read_workflow(source: Source, *, with_memory: bool = False) -> Trace:
-    """All tasks are there from the beginning, and how long each takes is known beforehand."""
+    """Reads a workflow; all tasks arrive at the beginning, with exact estimates."""
     data = read_document(source)
     try:
         workflow = _workflow_decoder.decode(data).workflow
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(source, f"no workflow of WfCommons: {error}") from error
+        raise TraceError(source, f"not a WfCommons workflow: {error}") from error
     tasks = workflow.tasks or (workflow.specification.tasks if workflow.specification else [])
     if not tasks:
-        raise TraceError(source, "no workflow of WfCommons: it has no tasks")
+        raise TraceError(source, "not a WfCommons workflow: it has no tasks")
     if len(tasks) > TRACE_JOBS_MAX:
         raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} tasks")
     ran = {one.id: one for one in (workflow.execution.tasks if workflow.execution else [])}
@@ -328,20 +325,20 @@ def _task_parents(source: Source, tasks: Sequence[_Task]) -> dict[int, list[int]
     places: dict[str, int] = {}
     for place, task in enumerate(tasks):
         if not _task_key(task) or places.setdefault(_task_key(task), place) != place:
-            raise TraceError(source, f"two tasks are called {_task_key(task)!r}")
+            raise TraceError(source, f"two tasks are named {_task_key(task)!r}")
     found: dict[int, list[int]] = {}
     for place, task in enumerate(tasks):
         for parent in dict.fromkeys(task.parents):
             if parent not in places:
                 raise TraceError(
-                    source, f"task {_task_key(task)!r} waits for {parent!r}, which is not there"
+                    source, f"task {_task_key(task)!r} depends on {parent!r}, which does not exist"
                 )
             found.setdefault(place, []).append(places[parent])
     return found
 
 
 class AffinityLine(msgspec.Struct, omit_defaults=True):
-    """The affinity of a job."""
+    """Affinity of a recorded job."""
 
     require: dict[str, list[str]] = {}
     prefer: dict[str, list[str]] = {}
@@ -351,10 +348,10 @@ class AffinityLine(msgspec.Struct, omit_defaults=True):
     tolerate: list[str] = []
 
     def affinity(self) -> Affinity:
-        """As the scheduler has it."""
+        """Converts it to the scheduler's affinity."""
         require, prefer = (
-            tuple((label, tuple(sorted(values))) for label, values in sorted(wanted.items()))
-            for wanted in (self.require, self.prefer)
+            tuple((label, tuple(sorted(values))) for label, values in sorted(labels.items()))
+            for labels in (self.require, self.prefer)
         )
         return Affinity(
             require,
@@ -375,7 +372,7 @@ Seconds = Annotated[float, Meta(ge=0, le=SPAN_MS_MAX / 1000)]
 
 
 class Amounts(msgspec.Struct, omit_defaults=True):
-    """What a job asked for, or a worker has."""
+    """Resources of a recorded job or worker."""
 
     cpu: Cpus = 0.0
     memory: Bytes = 0
@@ -384,7 +381,7 @@ class Amounts(msgspec.Struct, omit_defaults=True):
     custom: dict[str, Cpus] = {}
 
     def resources(self) -> Resources:
-        """As the scheduler counts them."""
+        """Converts them to the scheduler's units."""
         return Resources(
             cpu_milli=round(self.cpu * 1000),
             memory=self.memory,
@@ -395,7 +392,7 @@ class Amounts(msgspec.Struct, omit_defaults=True):
 
 
 class WorkerLine(msgspec.Struct, omit_defaults=True):
-    """A worker that was there."""
+    """Recorded worker."""
 
     resources: Amounts
     capabilities: list[str] = []
@@ -405,14 +402,14 @@ class WorkerLine(msgspec.Struct, omit_defaults=True):
 
 
 class RateLine(msgspec.Struct):
-    """So many starts in so many seconds."""
+    """Rate limit: so many starts in so many seconds."""
 
     count: Annotated[int, Meta(ge=1)]
     per: Annotated[float, Meta(gt=0, le=SPAN_MS_MAX / 1000)]
 
 
 class QueueLine(msgspec.Struct, omit_defaults=True):
-    """A queue whose settings matter."""
+    """Recorded queue with its settings."""
 
     name: str
     priority: int = 0
@@ -422,7 +419,7 @@ class QueueLine(msgspec.Struct, omit_defaults=True):
 
 
 class QuotaLine(msgspec.Struct, omit_defaults=True):
-    """How much a tenant may have at once."""
+    """Quota of a tenant: what it may use at once."""
 
     running: Annotated[int, Meta(ge=0)] | None = None
     cpu: Cpus | None = None
@@ -430,7 +427,7 @@ class QuotaLine(msgspec.Struct, omit_defaults=True):
 
 
 class TenantLine(msgspec.Struct, omit_defaults=True):
-    """A tenant whose settings matter."""
+    """Recorded tenant with its settings."""
 
     name: str
     weight: Annotated[float, Meta(gt=0)] = 1.0
@@ -438,7 +435,7 @@ class TenantLine(msgspec.Struct, omit_defaults=True):
 
 
 class HistoryHeader(msgspec.Struct, omit_defaults=True):
-    """The first line."""
+    """First line of exported history: the cell."""
 
     rota_history: int
     exported_at: Moment | None = None
@@ -448,12 +445,12 @@ class HistoryHeader(msgspec.Struct, omit_defaults=True):
 
 
 class JobLine(msgspec.Struct, omit_defaults=True):
-    """A job that ran."""
+    """Recorded job that ran."""
 
     job_id: str
     name: str
     submitted_at: Moment
-    """When it was to run: on arrival, or the time that was asked for."""
+    """When it was to run: its arrival, or its `run_at`."""
     started_at: Moment
     finished_at: Moment
     queue: str = "default"
@@ -469,21 +466,21 @@ class JobLine(msgspec.Struct, omit_defaults=True):
 
 
 class RecordedHistory(Trace):
-    """A recorded workload, and the cell it was recorded in.
+    """Recorded workload, with the cell in which it was recorded.
 
-    Of lines in whatever order; raises GraphError if jobs make a circle.
+    Jobs may be in any order; raises GraphError if they depend on each other in a cycle.
     """
 
-    def __init__(self, title: str, jobs: Sequence[JobLine], opening: HistoryHeader) -> None:
+    def __init__(self, title: str, jobs: Sequence[JobLine], header: HistoryHeader) -> None:
         ran = [job for job in jobs if job.finished_at >= job.started_at]
         first = min((_instant(job.submitted_at) for job in ran), default=0)
         super().__init__(title, arranged(*_history_works(ran, first)), dropped=len(jobs) - len(ran))
         self.start_ms = first
-        """When the first of them came, since 1970."""
-        self._header = opening
+        """Arrival of the first job, since 1970."""
+        self._header = header
 
     def fleet(self) -> FleetPlan | None:
-        """The workers that were there, if the record has them."""
+        """Returns the recorded workers, if there are any."""
         workers = self._header.workers
         if not workers:
             return None
@@ -502,7 +499,7 @@ class RecordedHistory(Trace):
         )
 
     def settings(self) -> list[AnyInput]:
-        """Queues and tenants as they were."""
+        """Returns inputs that set the recorded queues and tenants."""
         queues = [
             PutQueueSettings(
                 name=queue.name,
@@ -525,7 +522,7 @@ def _rate(rate: RateLine | None) -> RateLimit | None:
 
 
 def _quota(quota: QuotaLine | None) -> Quota | None:
-    """Without the limit on what waits: what was accepted then is not refused now."""
+    """Makes a quota without the limit of waiting jobs: those that were accepted must not fail."""
     if quota is None:
         return None
     cpu_milli = None if quota.cpu is None else round(quota.cpu * 1000)
@@ -537,16 +534,17 @@ _job_decoder = msgspec.json.Decoder(JobLine)
 
 
 def read_history(source: Source) -> RecordedHistory:
-    """What `rota history export` wrote."""
+    """Reads history that `rota history export` wrote."""
     rows = ((number, text) for number, text in read_lines(source) if text.strip())
     first = next(rows, None)
     if first is None:
-        raise TraceError(source, "empty: no recorded history")
-    opening = _decoded_line(source, first, _header_decoder)
-    if opening.rota_history != HISTORY_VERSION:
-        raise TraceError(source, f"history of version {opening.rota_history}: not known here", 1)
+        raise TraceError(source, "the file is empty")
+    header = _decoded_line(source, first, _header_decoder)
+    if header.rota_history != HISTORY_VERSION:
+        version = f"history version {header.rota_history}"
+        raise TraceError(source, f"{version} is not supported, only {HISTORY_VERSION} is", 1)
     try:
-        return RecordedHistory(source.name, _history_jobs(source, rows), opening)
+        return RecordedHistory(source.name, _history_jobs(source, rows), header)
     except GraphError as error:
         raise TraceError(source, str(error)) from error
 
@@ -557,9 +555,7 @@ def _history_jobs(source: Source, rows: Iterator[tuple[int, str]]) -> list[JobLi
     for number, text in rows:
         job = _decoded_line(source, (number, text), _job_decoder)
         if seen.setdefault(job.job_id, number) != number:
-            raise TraceError(
-                source, f"job {job.job_id} is there twice, see line {seen[job.job_id]}", number
-            )
+            raise TraceError(source, f"job {job.job_id} is also in line {seen[job.job_id]}", number)
         if len(seen) > TRACE_JOBS_MAX:
             raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} jobs", number)
         jobs.append(job)
@@ -571,7 +567,7 @@ def _decoded_line(source: Source, row: tuple[int, str], decoder: msgspec.json.De
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(source, f"no line of recorded history: {error}", number) from error
+        raise TraceError(source, f"not a line of exported history: {error}", number) from error
 
 
 def _history_works(
@@ -587,8 +583,8 @@ def _history_works(
 
 
 def _history_work(job: JobLine, first: Millis) -> Work:
-    wish = None if job.affinity is None else job.affinity.affinity()
-    needs = Needs(job.requirements.resources(), tuple(sorted(job.capabilities)), wish)
+    affinity = None if job.affinity is None else job.affinity.affinity()
+    needs = Needs(job.requirements.resources(), tuple(sorted(job.capabilities)), affinity)
     run_ms = max(1, _instant(job.finished_at) - _instant(job.started_at))
     terms = Terms(
         job.name,
@@ -597,7 +593,7 @@ def _history_work(job: JobLine, first: Millis) -> Work:
         job.priority,
         needs,
         ONCE,
-        # A time-out that a job came near to in truth must not end it in the replay.
+        # A job that was close to its timeout must not reach it in the replay.
         timeout_ms=None,
         expected_runtime_ms=_optional_ms(job.expected_runtime) or _optional_ms(job.timeout),
         preemptible=job.preemptible,
@@ -618,12 +614,12 @@ TRACE_FORMATS = (
     "a log in Standard Workload Format, a workflow of WfCommons (JSON),"
     " or what `rota history export` wrote; packed with gzip or not"
 )
-"""For people who sent something else."""
+"""Text for errors about other files."""
 _HISTORY_FIELD = b'"rota_history"'
 
 
 def read_trace(source: Source, *, cpus: int | None = None) -> Trace:
-    """The jobs of it; of a log those that fit a machine of `cpus` processors, or its own."""
+    """Reads a trace of any format; a log for a machine of `cpus` processors, or its own."""
     first, _, _ = read_beginning(source, LINE_BYTES_MAX).lstrip().partition(b"\n")
     if not first.startswith(b"{"):
         return read_swf(source, cpus=cpus)

@@ -1,15 +1,15 @@
-"""Drives the scheduler under virtual time, with workers that are perfect, and a spill store in
-memory.
+"""Drives the scheduler under virtual time, with perfect workers and an in-memory spill store.
 
-A worker starts what it is given at once, runs it for exactly as long as the trace says, and
-reports in that very instant. What happens in one instant is one turn: first the ends, then the
-arrivals, then one pass of decisions. `core/scheduler.py` decides, as in a server.
+A worker starts its orders at once, runs them exactly as long as the trace says, and reports at that
+instant. One instant is one turn: first the ends, then the arrivals, then the decisions.
+`core/scheduler.py` decides, as in a server.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
@@ -55,17 +55,16 @@ _TASK = b'{"kind":"noop"}'
 
 
 def job_id(place: int) -> JobId:
-    """The id of the job at this place of the workload."""
+    """Returns the id of the job at this place in the workload."""
     return JobId(f"{_HEAD}{place:012x}")
 
 
 def place_of(job: JobId) -> int:
-    """And back."""
     return int(job[len(_HEAD) :], 16)
 
 
 def spec_of(terms: Terms, now: Instant, parents: tuple[int, ...] = (), order: int = 0) -> Spec:
-    """What is asked for. The task is nothing: how long it takes is the world's affair."""
+    """Makes a job's spec; its task is empty, for the simulation itself knows the run time."""
     if not parents:
         return Spec(terms, _TASK, now, order)
     dependencies = tuple(Dependency(job_id(parent), When.FINISHED) for parent in parents)
@@ -73,11 +72,11 @@ def spec_of(terms: Terms, now: Instant, parents: tuple[int, ...] = (), order: in
 
 
 TRIM_ROWS = 65_536
-"""Rows that are behind go in pieces of at least so many: each time the rest is moved."""
+"""Rows that are dropped at once, at least: each time the rest is moved."""
 
 
 class _SpillQueue:
-    """The jobs of one line, by arrival."""
+    """Spilled jobs of one queue, by arrival, in columns."""
 
     __slots__ = ("created", "lives", "orders", "places", "terms")
 
@@ -105,46 +104,43 @@ class _SpillQueue:
 
 
 class SpillStore:
-    """Keeps what the scheduler puts away, and answers what it asks for."""
+    """Spill store in memory: keeps jobs that the scheduler spills, and answers its refills."""
 
     def __init__(self) -> None:
-        self._queues: dict[int, _SpillQueue] = {}
+        self._queues: defaultdict[int, _SpillQueue] = defaultdict(_SpillQueue)
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
     def keep(self, writes: Iterable[AnyWrite]) -> None:
-        """Takes the jobs that were put on the shelf out of a turn's writes."""
+        """Keeps the jobs that a turn's writes spill."""
         for write in writes:
             if isinstance(write, PutJob) and write.life.line:
-                line = self._queues.get(write.life.line)
-                if line is None:
-                    line = self._queues[write.life.line] = _SpillQueue()
-                line.append(write)
+                self._queues[write.life.line].append(write)
 
     def answer(self, refill: Refill) -> Refilled:
-        """The next jobs of a line."""
-        line = self._queues[refill.spill_queue]
-        begin = bisect_right(line.orders, refill.after)
-        if begin >= TRIM_ROWS and 2 * begin >= len(line.orders):
-            line.forget(begin)
+        """Returns the next jobs of a queue."""
+        queue = self._queues[refill.spill_queue]
+        begin = bisect_right(queue.orders, refill.after)
+        if begin >= TRIM_ROWS and 2 * begin >= len(queue.orders):
+            queue.forget(begin)
             begin = 0
-        rows = range(begin, min(begin + refill.limit, len(line.orders)))
-        return Refilled(refill=refill, jobs=tuple(line.record(row) for row in rows))
+        rows = range(begin, min(begin + refill.limit, len(queue.orders)))
+        return Refilled(refill=refill, jobs=tuple(queue.record(row) for row in rows))
 
 
 START: Instant = 1_767_225_600_000
-"""Virtual time begins with the year 2026; only differences matter."""
+"""Beginning of virtual time, the year 2026; only differences matter."""
 FAR_FUTURE_MS: Millis = 1 << 50
-"""Beyond any trace: no worker is ever lost here, so leases and polls need not be renewed."""
+"""Beyond any trace: no worker is lost here, so leases and polls need no renewal."""
 ORDERS_MAX = 1 << 30
 
 
 class Stopwatch(Protocol):
-    """Measures how long decisions take for real."""
+    """Measures how long decisions really take."""
 
     def fine_s(self) -> float:
-        """Seconds since some moment."""
+        """Returns seconds since some moment."""
         ...
 
 
@@ -153,7 +149,7 @@ class SimulationError(Exception):
 
 
 class Simulation:
-    """One scheduler, its machines, and the time."""
+    """Simulation of one scheduler and its fleet under virtual time."""
 
     def __init__(
         self,
@@ -168,21 +164,21 @@ class Simulation:
         self._stopwatch = stopwatch
         self._spilled = SpillStore()
         self._polls = 0
-        self._asking: dict[PollId, WorkerId] = {}
-        """Who waits for an answer to which poll."""
+        self._open_polls: dict[PollId, WorkerId] = {}
+        """Open polls."""
         self._ends: list[tuple[Instant, int, int, Execution]] = []
-        """(when, place, fence, what): the soonest end first; void if it is no longer live."""
+        """(end, place, fence, execution), the soonest first; void if it is no longer live."""
         self._live: dict[ExecutionId, Execution] = {}
         self._coming: Iterator[Work] = iter(())
         self._work: Work | None = None
-        """The next to come."""
+        """The next arrival."""
         self._now = START
         self._waiting = 0
         self._idle_ticks = 0
         self._children: dict[int, list[int]] = {}
         self._unmet: dict[int, int] = {}
         self._next: list[AnyInput] = []
-        """What workers and store say in the next turn."""
+        """Inputs of workers and the spill store for the next turn."""
         self._at_once = False
         """Whether that turn is to come in the same instant."""
         self.job_history = JobHistory()
@@ -191,7 +187,7 @@ class Simulation:
         self._next += [self._poll(one.worker_id) for one in registrations]
 
     def run(self, works: Iterable[Work]) -> JobHistory:
-        """Until all jobs have ended."""
+        """Runs a workload until all jobs have ended."""
         self.expect(works)
         while self.is_busy:
             self._pass(self._next_instant())
@@ -235,17 +231,17 @@ class Simulation:
         if now < START + FAR_FUTURE_MS:
             return now
         if self._next:
-            return self._now  # nothing else will happen before somebody has said this
+            return self._now  # only these inputs are left
         raise self._stuck()
 
     def _stuck(self) -> SimulationError:
         left = self.job_history.unstarted()
         return SimulationError(
-            f"{len(left):,} jobs never start, though nothing else runs: the first of them is"
+            f"{len(left):,} jobs never start, though no other job runs: the first of them is"
             f" number {left[0] + 1} of the workload"
         )
 
-    # What comes
+    # Arrivals and ends
 
     def _add_arrivals(self, events: list[AnyInput], now: Instant) -> None:
         arrived: list[NewJob] = []
@@ -293,15 +289,15 @@ class Simulation:
             self.job_history.ready[child] = now - START
             self._waiting += 1
 
-    # What is decided
+    # Decisions
 
     def _decide(self, events: Sequence[AnyInput], now: Instant) -> None:
-        """One turn, and those that follow from it in the same instant."""
-        self._obey(self._turn(events or [Tick()], now), now)
+        """Runs one turn, and further ones that it causes at the same instant."""
+        self._take_answers(self._turn(events or [Tick()], now), now)
         while self._at_once:
             self._at_once = False
             events, self._next = self._next, []
-            self._obey(self._turn(events, now), now)
+            self._take_answers(self._turn(events, now), now)
         self.job_history.peak_waiting = max(self.job_history.peak_waiting, self._waiting)
 
     def _turn(self, events: Sequence[AnyInput], now: Instant) -> Outcome:
@@ -316,7 +312,7 @@ class Simulation:
             self._spilled.keep(outcome.writes)
         return outcome
 
-    def _obey(self, outcome: Outcome, now: Instant) -> None:
+    def _take_answers(self, outcome: Outcome, now: Instant) -> None:
         for answer in outcome.answers:
             self._take_orders(answer, now)
         for refill in outcome.refills:
@@ -328,7 +324,7 @@ class Simulation:
             self._begin(order.execution, now)
         for execution_id in answer.cancel:
             self._stop(execution_id)
-        self._next.append(self._poll(self._asking.pop(answer.poll_id)))
+        self._next.append(self._poll(self._open_polls.pop(answer.poll_id)))
 
     def _begin(self, execution: Execution, now: Instant) -> None:
         place = place_of(execution.job_id)
@@ -338,7 +334,7 @@ class Simulation:
         heappush(self._ends, (now + self.job_history.run[place], place, execution.fence, execution))
 
     def _stop(self, execution_id: ExecutionId) -> None:
-        """Nobody cancels here, so it has to make room; it begins anew some time."""
+        """Stops an execution that was preempted (no user cancels here); its job starts again."""
         execution = self._live.pop(execution_id, None)
         if execution is None:
             return
@@ -349,15 +345,15 @@ class Simulation:
         self._at_once = True
 
     def _poll(self, worker: WorkerId) -> Poll:
-        """A worker asks for work; it says what has ended in calls of its own, and asks on."""
+        """Makes a worker's poll; ends are reported by other inputs."""
         self._polls += 1
         poll_id = PollId(self._polls)
-        self._asking[poll_id] = worker
+        self._open_polls[poll_id] = worker
         return Poll(
             poll_id=poll_id,
             worker_id=worker,
             max_orders=ORDERS_MAX,
-            # Each its own, so that the timers of polls that are over can be told from the others.
+            # Different for each poll, so that the timer of an answered one is not that of another.
             until=START + FAR_FUTURE_MS + self._polls,
         )
 

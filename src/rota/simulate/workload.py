@@ -1,5 +1,5 @@
-"""Workloads: jobs with the time of their arrival and the time they really take; recorded,
-rescaled, or synthetic from a seed.
+"""Workloads: jobs with their arrival and real run time; recorded, rescaled, or synthetic from a
+seed.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ ONCE = RetryPolicy()
 
 
 class Work(msgspec.Struct, frozen=True, gc=False):
-    """One job: when it comes, what it asks for, and how long it will run, which nobody is told."""
+    """Job of a workload: its arrival, its terms, and its run time, which the scheduler does not
+    know."""
 
     label: str
-    """What the trace calls it."""
+    """Its name in the trace."""
     submit_ms: Millis
-    """Since the first arrival."""
+    """Arrival, since the first one."""
     run_ms: Millis
     terms: Terms
     parents: tuple[int, ...] = ()
-    """Places of the jobs that have to end before this one starts; all of them come before it."""
+    """Places of jobs that must end before this one starts; all of them are before it."""
     started_ms: Millis | None = None
-    """When it started in truth, since the first arrival, if that was recorded."""
+    """Its recorded start, since the first arrival."""
 
 
 class Workload(Protocol):
-    """Jobs in the order of their arrival; may be walked through more than once."""
+    """Jobs in the order of arrival; can be iterated more than once."""
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Name for users."""
         ...
 
     @property
     def dropped(self) -> int:
-        """Jobs of the source that were left out: they never ran, or fit no machine."""
+        """Number of jobs that were left out: they never ran, or fit no machine."""
         ...
 
     def __len__(self) -> int: ...
@@ -53,7 +54,7 @@ class Workload(Protocol):
 
 
 class Trace:
-    """A workload that is in memory."""
+    """Workload in memory."""
 
     def __init__(
         self, title: str, jobs: Sequence[Work], *, dropped: int = 0, processors: int | None = None
@@ -61,7 +62,7 @@ class Trace:
         self.title = title
         self.dropped = dropped
         self.processors = processors
-        """The size of the machine it was recorded on, if that is known."""
+        """Size of the machine on which it was recorded, if known."""
         self._jobs = jobs
 
     def __len__(self) -> int:
@@ -72,13 +73,13 @@ class Trace:
 
 
 class GraphError(ValueError):
-    """Jobs wait for each other in a circle."""
+    """Jobs depend on each other in a cycle."""
 
 
 def arranged(works: Sequence[Work], parents: Mapping[int, Sequence[int]]) -> list[Work]:
-    """By arrival, upstream jobs first; nobody arrives before those that it waits for.
+    """Sorts jobs by arrival, in topological order: no job arrives before its parents.
 
-    `parents` has the places in `works` that each place waits for.
+    `parents` has for each place in `works` those of its parents.
     """
     arrival = {place: work.submit_ms for place, work in enumerate(works)}
     unmet = {place: len(ups) for place, ups in parents.items() if ups}
@@ -102,17 +103,17 @@ def arranged(works: Sequence[Work], parents: Mapping[int, Sequence[int]]) -> lis
                 heappush(ready, (arrival[child], child))
     if len(ordered) < len(works):
         stuck = next(place for place in range(len(works)) if place not in places)
-        raise GraphError(f"{works[stuck].label} waits for itself, through others")
+        raise GraphError(f"{works[stuck].label} depends on itself, through other jobs")
     return ordered
 
 
 def cpu_needs(cpu_milli: int, memory: int = 0) -> Needs:
-    """What a job asks for, if it asks for processors and memory only."""
+    """Makes requirements of processors and memory only."""
     return Needs(Resources(cpu_milli=cpu_milli, memory=memory))
 
 
 def _moved(workload: Workload, when: Callable[[int, Work], Millis]) -> Trace:
-    """The same jobs at other times, as they never ran; the first one comes at 0."""
+    """Copies a workload with other arrivals, the first at 0, and without recorded starts."""
     works = [
         replace(work, submit_ms=when(n, work), started_ms=None) for n, work in enumerate(workload)
     ]
@@ -123,14 +124,14 @@ def _moved(workload: Workload, when: Callable[[int, Work], Millis]) -> Trace:
 
 
 def paced(workload: Workload, factor: float) -> Trace:
-    """The times between arrivals times `factor`: below 1 the load grows."""
+    """Scales the times between arrivals by `factor`: below 1 the load grows."""
     return _moved(workload, lambda _, work: round(work.submit_ms * factor))
 
 
 def shaken(workload: Workload, within_ms: Millis, seed: int) -> Trace:
-    """Every arrival moved by up to `within_ms` either way, the same for the same seed.
+    """Moves every arrival by up to `within_ms` either way, equally for equal seeds.
 
-    One replay of one log is one draw: a policy may win it by luck.
+    A policy may be the best by luck in a replay of one log; several shaken ones show that.
     """
 
     def when(place: int, work: Work) -> Millis:
@@ -140,7 +141,7 @@ def shaken(workload: Workload, within_ms: Millis, seed: int) -> Trace:
 
 
 def fitting(workload: Workload, can_run: Callable[[str, Needs], bool]) -> Trace:
-    """Without the jobs that no machine could ever run, and without those that wait for them."""
+    """Drops jobs that no machine could ever run, and jobs that depend on them."""
     known: dict[tuple[str, Needs], bool] = {}
     places: dict[int, int] = {}
     kept: list[Work] = []
@@ -159,69 +160,69 @@ def fitting(workload: Workload, can_run: Callable[[str, Needs], bool]) -> Trace:
 
 
 RUN_MS_MAX: Millis = 30 * 86_400_000
-"""However wide the spread, nothing runs longer than a month."""
+"""The longest run time, however wide the spread: a month."""
 
 
 class SyntheticSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a made-up workload is like."""
+    """Parameters of a synthetic workload."""
 
     jobs: int = 10_000
     rate: float = 1.0
-    """Arrivals a second, on average; 0: all at once."""
+    """Mean number of arrivals a second; 0: all at once."""
     run_ms: Millis = 60_000
-    """The mean run time."""
+    """Mean run time."""
     spread: float = 1.0
-    """The standard deviation of its logarithm; 0: all run equally long."""
+    """Standard deviation of its logarithm; 0: all run equally long."""
     cpu_min: int = 1
     cpu_max: int = 1
     memory: int = 0
     tenants: int = 1
     overestimate: float | None = 1.0
-    """How often too long the mean estimate is; None: nobody says how long it will take."""
+    """Mean ratio of the estimate to the run time; None: there are no estimates."""
     seed: int = 1
 
     @property
     def cpu_ms(self) -> float:
-        """Processor time of a job, on average."""
+        """Mean processor time of a job."""
         return self.run_ms * (self.cpu_min + self.cpu_max) / 2
 
 
 class SyntheticWorkload:
-    """A workload by a recipe. It is made anew each time it is walked through: it may be long."""
+    """Synthetic workload: it may be long, so each iteration makes its jobs anew."""
 
     dropped = 0
 
-    def __init__(self, recipe: SyntheticSpec) -> None:
-        self.spec = recipe
-        self.title = f"synthetic, seed {recipe.seed}"
+    def __init__(self, spec: SyntheticSpec) -> None:
+        self.spec = spec
+        self.title = f"synthetic, seed {spec.seed}"
 
     def __len__(self) -> int:
         return self.spec.jobs
 
     def __iter__(self) -> Iterator[Work]:
-        recipe = self.spec
-        median_ms = recipe.run_ms / math.exp(recipe.spread**2 / 2)
+        spec = self.spec
+        median_ms = spec.run_ms / math.exp(spec.spread**2 / 2)
         shared: dict[tuple[int, int], Terms] = {}
         at_s = 0.0
-        for place in range(recipe.jobs):
-            gap, one, two, size, whose, belief = _random_numbers(recipe.seed, place)
-            if place and recipe.rate:
-                at_s -= math.log(1 - gap) / recipe.rate
-            # Two even dice make one normal one (Box and Muller).
+        for place in range(spec.jobs):
+            gap, one, two, size, tenant, estimate = _random_numbers(spec.seed, place)
+            if place and spec.rate:
+                at_s -= math.log(1 - gap) / spec.rate
+            # Two uniform numbers make a normal one (Box-Muller transform).
             normal = math.sqrt(-2 * math.log(1 - one)) * math.cos(2 * math.pi * two)
-            run_ms = min(RUN_MS_MAX, max(1, round(median_ms * math.exp(recipe.spread * normal))))
-            cpus = recipe.cpu_min + int(size * (recipe.cpu_max - recipe.cpu_min + 1))
-            key = (cpus, int(whose * recipe.tenants))
+            run_ms = min(RUN_MS_MAX, max(1, round(median_ms * math.exp(spec.spread * normal))))
+            cpus = spec.cpu_min + int(size * (spec.cpu_max - spec.cpu_min + 1))
+            key = (cpus, int(tenant * spec.tenants))
             terms = shared.get(key)
             if terms is None:
                 terms = shared[key] = self._terms(*key)
-            if recipe.overestimate is not None:
-                factor = 1 + 2 * belief * (recipe.overestimate - 1)
+            if spec.overestimate is not None:
+                factor = 1 + 2 * estimate * (spec.overestimate - 1)
                 terms = msgspec.structs.replace(terms, expected_runtime_ms=round(run_ms * factor))
             yield Work(str(place + 1), round(at_s * 1000), run_ms, terms)
 
     def needs(self, cpus: int) -> Needs:
-        """What a job of so many processors asks for."""
+        """Returns the requirements of a job of so many processors."""
         return cpu_needs(1000 * cpus, self.spec.memory)
 
     def _terms(self, cpus: int, tenant: int) -> Terms:
@@ -236,6 +237,6 @@ class SyntheticWorkload:
 
 
 def _random_numbers(seed: int, place: int) -> tuple[float, ...]:
-    """Six numbers in [0, 1) for each place: from a hash, so that any run makes the same ones."""
+    """Returns six numbers in [0, 1) for a place, from a hash: equal in every run."""
     digest = blake2b(f"{seed}/{place}".encode(), digest_size=48).digest()
     return tuple(int.from_bytes(digest[at : at + 6], "big") / (1 << 48) for at in range(0, 36, 6))

@@ -3,14 +3,14 @@
 RECORDS_AT_ONCE = 100
 """Journal records read at a time."""
 JOBS_KNOWN_MAX = 200_000
-"""Live jobs of which it is remembered whether anybody wants their spans; others are looked up."""
+"""Live jobs whose sampling decision is remembered; others are looked up."""
 UPSTREAM_LINKED_MAX = 100
 """Upstream jobs that one span links to."""
 FOLLOW_EVERY_S = 0.25
-"""Between two looks at what has ended."""
+"""Pause between two reads of the journal."""
 SPANS_QUEUED_MAX = 65_536
-"""Spans that wait for a collector; more are dropped. OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+"""Spans that wait for a collector; more are dropped. OTEL_BSP_MAX_QUEUE_SIZE sets another limit."""
 FLUSH_MS = 5_000
-"""How long a server that stops waits for spans to leave."""
+"""How long a server that stops waits for spans to be sent."""
 FOLLOW_PAUSE_S = 1.0
-"""Before the journal is read again after trouble, and between looks whether this server leads."""
+"""Pause after an error, and between two checks whether this server leads."""

@@ -1,6 +1,6 @@
 """Exports spans with the OpenTelemetry SDK, as the standard OTEL_* variables say.
 
-Imported only where they say so: whoever does not trace does not load the SDK.
+It is imported only where they enable tracing: other servers do not load the SDK.
 """
 
 from __future__ import annotations
@@ -24,33 +24,37 @@ _KINDS = {
     SpanRole.CONSUMER: SpanKind.CONSUMER,
 }
 _SCOPE = InstrumentationScope("rota", __version__)
-_NS = 1_000_000
-"""In a millisecond."""
+_NS_PER_MS = 1_000_000
 
 
 class Otlp:
-    """Hands spans to a processor of the SDK, which sends them from a thread of its own."""
+    """Passes spans to a processor of the SDK, which sends them in a thread of its own."""
 
     def __init__(self, processor: SpanProcessor, node: str) -> None:
-        about = {"service.version": __version__, "service.instance.id": node}
-        # What the environment says of the service goes before what we say.
-        ours = Resource({"service.name": "rota", **about})
-        self._resource = ours.merge(OTELResourceDetector().detect())
+        own = Resource(
+            {
+                "service.name": "rota",
+                "service.version": __version__,
+                "service.instance.id": node,
+            }
+        )
+        # Attributes of the environment replace these.
+        self._resource = own.merge(OTELResourceDetector().detect())
         self._sampler = TracerProvider(shutdown_on_exit=False).sampler
         self._processor = processor
 
     def samples(self, trace_id: str) -> bool:
-        """Whether a trace that begins with a job is recorded: OTEL_TRACES_SAMPLER."""
+        """Whether OTEL_TRACES_SAMPLER records a trace that begins with a job."""
         result = self._sampler.should_sample(None, int(trace_id, 16), "job")
         return result.decision is Decision.RECORD_AND_SAMPLE
 
     def export(self, spans: Iterable[Span]) -> None:
-        """Queues them."""
+        """Queues spans for export."""
         for span in spans:
             self._processor.on_end(self._readable(span))
 
     def close(self) -> None:
-        """Waits a moment for what is queued."""
+        """Waits for queued spans, but not for long."""
         self._processor.force_flush(FLUSH_MS)
         self._processor.shutdown()
 
@@ -69,8 +73,8 @@ class Otlp:
             ],
             kind=_KINDS[span.role],
             status=Status(code, span.reason if span.bad else None),
-            start_time=span.start * _NS,
-            end_time=span.end * _NS,
+            start_time=span.start * _NS_PER_MS,
+            end_time=span.end * _NS_PER_MS,
             instrumentation_scope=_SCOPE,
         )
 
@@ -81,10 +85,10 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
 
 
 def open_otlp(node: str) -> Otlp:
-    """Over HTTP, to where OTEL_EXPORTER_OTLP_* say."""
+    """Opens an exporter over HTTP to the endpoint of OTEL_EXPORTER_OTLP_*."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # The SDK's own 2,048 are what a few hundred jobs make.
+    # The SDK's default of 2,048 is what a few hundred jobs make.
     queued = None if os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") else SPANS_QUEUED_MAX
     return Otlp(BatchSpanProcessor(OTLPSpanExporter(), max_queue_size=queued), node)

@@ -1,10 +1,9 @@
-"""Makes OpenTelemetry spans of jobs and executions, follows the journal for what ended, and names
-the TRACEPARENT of an execution.
+"""Makes OpenTelemetry spans of jobs and executions, follows the journal for those that ended, and
+makes the TRACEPARENT of an execution.
 
-A job is one span; its submission, each wait and each execution are others below it. An execution
-links to the one before it, a job to those it waited for. The follower reads what is durable,
-beside the loop, while this server leads; a change of the leader may cost the spans of its last
-moments.
+A job is one span; its submission, waits and executions are spans below it. An execution links to
+the one before it, a job to its dependencies. The follower reads durable records beside the loop,
+while this server leads; a change of the leader may lose the spans of the last moments.
 """
 
 from __future__ import annotations
@@ -33,6 +32,11 @@ from rota.traces.limits import (
 )
 from rota.wire.traces import TraceParent, job_span_id, parse_traceparent, part_span_id, trace_id_of
 
+log = structlog.get_logger("rota.traces")
+
+K = TypeVar("K")
+T = TypeVar("T")
+
 _GOOD = (JobState.SUCCEEDED, ExecutionState.SUCCEEDED)
 _BAD = (
     *(JobState.FAILED, JobState.EXPIRED, JobState.SKIPPED),
@@ -41,7 +45,7 @@ _BAD = (
 
 
 class SpanRole(StrEnum):
-    """What OpenTelemetry calls the kind of a span."""
+    """Kind of a span, in OpenTelemetry's sense."""
 
     PRODUCER = "producer"
     INTERNAL = "internal"
@@ -49,7 +53,7 @@ class SpanRole(StrEnum):
 
 
 class SpanLink(msgspec.Struct, frozen=True):
-    """Another span that this one has to do with."""
+    """Link to a related span."""
 
     trace_id: str
     span_id: str
@@ -57,7 +61,7 @@ class SpanLink(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """One span, in no library's terms."""
+    """Span, independent of any library."""
 
     name: str
     role: SpanRole
@@ -74,7 +78,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def life_span_id(job: JobRecord) -> str:
-    """The job's span; one that a person started over has another for each life."""
+    """Returns the id of a job's span; each manual retry begins another one."""
     lives = job.life.lives
     return job_span_id(job.id) if lives == 1 else part_span_id(job.id, "life", lives)
 
@@ -82,7 +86,7 @@ def life_span_id(job: JobRecord) -> str:
 def spans_of_job(
     job: JobRecord, root: TraceParent, durable_at: Instant, upstream: Sequence[SpanLink] = ()
 ) -> list[Span]:
-    """The job from its submission to its end; `durable_at` is when its submission was."""
+    """Makes the spans of a job and of its submission, which was durable at `durable_at`."""
     created, ended = job.spec.created_at, job.life.finished_at or job.spec.created_at
     links = list(upstream[:UPSTREAM_LINKED_MAX])
     if job.life.lives > 1:
@@ -119,7 +123,7 @@ def spans_of_job(
 def spans_of_execution(
     job: JobRecord, execution: Execution, root: TraceParent, ready_at: Instant | None
 ) -> list[Span]:
-    """A try: how long it was waited for, and how long it ran."""
+    """Makes the spans of an execution and of the wait before it."""
     about = {
         **_about(job),
         "rota.execution.id": execution.id,
@@ -184,22 +188,21 @@ def _about(job: JobRecord) -> dict[str, str | int]:
 
 
 Sampler = Callable[[str], bool]
-"""Whether a trace of this id, which begins here, is to be recorded."""
+"""Decides whether a trace of this id, which begins here, is recorded."""
 
 
 class TracePropagator(Protocol):
-    """What a job gets as TRACEPARENT."""
+    """Makes the TRACEPARENT of executions."""
 
     def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
-        """`given` is what came with the job; None: it gets none."""
+        """Returns it; None: the job gets none. `given` is that of the submission."""
         ...
 
 
 class PassThroughPropagator:
-    """Nothing is recorded here: jobs hang below whoever submitted them."""
+    """Passes on the TRACEPARENT of the submission: this server records no spans."""
 
     def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
-        """As it came."""
         return given or None
 
 
@@ -207,18 +210,17 @@ PASS_THROUGH = PassThroughPropagator()
 
 
 class RecordingPropagator:
-    """Every run has a span of its own, in the caller's trace or in one that the job begins."""
+    """Gives every execution a span, in the caller's trace or in one that the job begins."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
     def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
-        """The run's own span."""
         root = self.root(job_id, given)
         return str(root._replace(span_id=part_span_id(job_id, "run", fence)))
 
     def root(self, job_id: JobId, given: str) -> TraceParent:
-        """The trace that a job is in, and the caller's span; its id is empty if there is none."""
+        """Returns a job's trace and the caller's span, whose id is empty if there is none."""
         caller = parse_traceparent(given) if given else None
         if caller is not None:
             return caller
@@ -226,58 +228,50 @@ class RecordingPropagator:
         return TraceParent(trace_id, "", self._sampler(trace_id))
 
 
-log = structlog.get_logger("rota.traces")
-
-K = TypeVar("K")
-T = TypeVar("T")
-
-
 class JournalPosition(Protocol):
-    """Tells how far the journal has come."""
+    """Newest record of the journal."""
 
     seq: int
 
     async def wait_beyond(self, seq: int) -> int:
-        """Returns once it is past `seq`."""
+        """Waits for a record after `seq`; returns the newest."""
         ...
 
 
 class Exporter(Protocol):
-    """Where spans go; never waits for them to arrive."""
+    """Exporter of spans."""
 
     def export(self, spans: Iterable[Span]) -> None:
-        """Takes them over."""
+        """Takes spans without waiting until they are sent."""
         ...
 
 
 class TraceFollower:
-    """One for each server that traces."""
+    """Follows the journal while this server leads, and exports spans of jobs that end."""
 
     def __init__(
         self,
         brain: Brain,
-        feed: JournalPosition,
+        journal: JournalPosition,
         catalog: QueryStore,
-        naming: RecordingPropagator,
+        propagator: RecordingPropagator,
         exporter: Exporter,
     ) -> None:
         self._brain = brain
-        self._journal = feed
+        self._journal = journal
         self._catalog = catalog
-        self._propagator = naming
+        self._propagator = propagator
         self._exporter = exporter
         self._wanted: OrderedDict[JobId, bool] = OrderedDict()
         self._durable: OrderedDict[JobId, Instant] = OrderedDict()
         self._ready: OrderedDict[tuple[JobId, int], Instant] = OrderedDict()
-        """By job and fence, since when a run was waited for."""
+        """By job and fence, when the job became ready for this execution."""
         self._task = BackgroundTask("rota-traces")
 
     def start(self) -> None:
-        """From now on."""
         self._task.start(self._run())
 
     async def stop(self) -> None:
-        """What was read is exported."""
         await self._task.stop()
 
     async def _run(self) -> None:
@@ -290,12 +284,12 @@ class TraceFollower:
                     continue
                 seq = self._journal.seq if seq is None else seq
                 await self._journal.wait_beyond(seq)
-                # Whoever reads has the tables hurried: rather many at once than each at once.
+                # A reader hurries the projection, so it reads many records at once.
                 await asyncio.sleep(FOLLOW_EVERY_S)
                 if self._brain.standing().leads:
                     seq = await self.follow(seq, self._journal.seq)
             except StoreError as error:
-                log.warning("journal_not_read", reason=str(error))
+                log.warning("traces_not_read", reason=str(error))
                 await asyncio.sleep(FOLLOW_PAUSE_S)
             except Exception:
                 log.exception("spans_not_made")
@@ -303,16 +297,16 @@ class TraceFollower:
                 await asyncio.sleep(FOLLOW_PAUSE_S)
 
     async def follow(self, seq: int, newest: int) -> int:
-        """Makes spans of all that ended in the records after `seq`; answers how far it came."""
+        """Exports spans of all that ended in the records after `seq`; returns the last one read."""
         while seq < newest:
             changes = await self._catalog.changes_after(Seq(seq), RECORDS_AT_ONCE)
             await self._take(changes)
-            # Records without changes give nothing back, yet they are behind us too.
+            # Records without changes are not returned, but count as read.
             seq = max(min(seq + RECORDS_AT_ONCE, newest), *(one.seq for one in changes), 0)
         return seq
 
     async def _take(self, changes: Sequence[Change]) -> None:
-        runs: list[Execution] = []
+        executions: list[Execution] = []
         jobs: dict[JobId, None] = {}
         for change in changes:
             match change.write:
@@ -326,10 +320,10 @@ class TraceFollower:
                     self._note_state(job_id, life, jobs)
                 case PutExecution(execution=execution):
                     if execution.ended_at is not None and self._is_wanted(execution.job_id):
-                        runs.append(execution)
+                        executions.append(execution)
                 case _:
                     pass
-        await self._export_spans(runs, list(jobs))
+        await self._export_spans(executions, list(jobs))
 
     def _note_state(self, job_id: JobId, life: Life, ended: dict[JobId, None]) -> None:
         if not self._is_wanted(job_id):
@@ -342,16 +336,16 @@ class TraceFollower:
             _remember(self._ready, (job_id, life.fence), life.ready_at)
 
     def _is_wanted(self, job_id: JobId) -> bool:
-        """Unknown ones are looked up: their submission was before this server led."""
+        """Whether to look the job up: unknown ones were submitted before this server led."""
         return self._wanted.get(job_id, True)
 
-    async def _export_spans(self, runs: Sequence[Execution], ended: Sequence[JobId]) -> None:
-        ids = dict.fromkeys([*(one.job_id for one in runs), *ended])
+    async def _export_spans(self, executions: Sequence[Execution], ended: Sequence[JobId]) -> None:
+        ids = dict.fromkeys([*(one.job_id for one in executions), *ended])
         if not ids:
             return
         records = {one.id: one for one in await self._catalog.jobs(list(ids))}
         spans: list[Span] = []
-        for execution in runs:
+        for execution in executions:
             job = records.get(execution.job_id)
             if job is not None:
                 spans += self._execution_spans(job, execution)
@@ -371,14 +365,14 @@ class TraceFollower:
 
     def _job_spans(self, job: JobRecord, links: Sequence[SpanLink]) -> list[Span]:
         root = self._propagator.root(job.id, job.spec.trace)
-        # It may have been started over before we came to see its end.
+        # It may have been retried manually before its end was read here.
         if not root.sampled or job.life.state not in JOB_FINAL:
             return []
         durable_at = self._durable.pop(job.id, job.spec.created_at)
         return spans_of_job(job, root, durable_at, links)
 
     async def _upstream(self, jobs: Sequence[JobRecord]) -> dict[JobId, list[SpanLink]]:
-        """Links to what each job waited for; most wait for nothing, and cost nothing here."""
+        """Makes links to each job's dependencies; for jobs without any it reads nothing."""
         wanted = {one.job_id for job in jobs for one in job.spec.dependencies}
         if not wanted:
             return {}

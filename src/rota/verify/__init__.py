@@ -1,5 +1,5 @@
-"""Deterministic simulation, storms on real processes and live checks are all judged here.
+"""Verification: judges deterministic simulation, storms on real processes, and live checks.
 
-`history` and `replay` hold what is known of a run, `checkers` the promises, `live` checks an
+`history` and `replay` hold the evidence of a run, `checkers` the promises; `live` checks an
 installation over its API. The simulation itself is `tests/simtest`, outside the package.
 """

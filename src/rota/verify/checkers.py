@@ -1,7 +1,7 @@
-"""Deterministic simulation, storms and live checks are judged here: one checker for each promise.
+"""Checkers of the promises: they judge runs of deterministic simulation, storms and live checks.
 
 A checker reads a history and yields every violation of its promise. None of the scheduler's code
-runs here: what it made of the records is what is in question.
+runs here: its decisions are what is judged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rota.verify.history import FINAL, FreezePeriod, History, ObservedJob, Witne
 from rota.verify.replay import LEASED, ReplayedJournal, replay
 
 WAKING_S = 1.0
-"""A job that thaws with its whole machine may act until its supervisor has run: no software can
+"""A job that thaws with its whole machine may act until its supervisor runs: no software can
 prevent that."""
 HOLDS_LEASE = ("running", "cancelling")
 """States of a job that has a lease."""
@@ -27,16 +27,16 @@ HOLDS_LEASE = ("running", "cancelling")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation of a promise."""
+    """Violation of a promise."""
 
     message: str
     about: tuple[str, ...] = ()
-    """Keys or ids of those involved."""
+    """Keys or ids of the jobs involved."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
-    """A violation, with the name of the promise."""
+    """Violation, with the name of the promise."""
 
     promise: str
     violation: Violation
@@ -47,12 +47,12 @@ class BrokenPromise:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A history, indexed once for all checkers."""
+    """Evidence of a run: a history, indexed once for all checkers."""
 
     history: History
     journal: ReplayedJournal
     lines: defaultdict[str, list[WitnessLine]]
-    """The witness, by key."""
+    """Lines of the witness, by key."""
 
     @staticmethod
     def of(history: History) -> Evidence:
@@ -66,9 +66,9 @@ Checker: TypeAlias = Callable[[Evidence], Iterator[Violation]]
 
 
 def nothing_lost(evidence: Evidence) -> Iterator[Violation]:
-    """An accepted job is never lost: it is there, can be found, and comes to an end.
+    """An accepted job is never lost: it exists, can be found, and ends.
 
-    Judged at the end of a run, when everything has had the time to end.
+    Judged at the end of a run, when every job has had the time to end.
     """
     history = evidence.history
     known = {job.key: None for job in history.jobs}
@@ -94,8 +94,8 @@ def accepted_once(evidence: Evidence) -> Iterator[Violation]:
         if job.duplicate:
             second_ids[job.job_id] = job.key
             if job.executions:
-                said = f"{job.key} ran as {job.job_id} too, which was said to be a duplicate"
-                yield Violation(said, (job.key,))
+                message = f"{job.key} ran as {job.job_id} too, which was marked as a duplicate"
+                yield Violation(message, (job.key,))
         elif not job.created_by:
             ids[job.key].append(job.job_id)
     for key, found in ids.items():
@@ -109,11 +109,11 @@ def accepted_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nothing_made_up(evidence: Evidence) -> Iterator[Violation]:
-    """No job exists that nobody submitted and no schedule created."""
+    """No job exists that no client submitted and no schedule created."""
     sent = dict.fromkeys(evidence.history.sent)
     for job in evidence.history.jobs:
         if job.key not in sent and not job.created_by:
-            yield Violation(f"{job.key} was submitted by nobody", (job.key,))
+            yield Violation(f"{job.key} exists, and no client submitted it", (job.key,))
 
 
 def final_is_final(evidence: Evidence) -> Iterator[Violation]:
@@ -135,15 +135,15 @@ def legal_moves(evidence: Evidence) -> Iterator[Violation]:
     for move in evidence.journal.job_moves:
         before, after = move.before, move.after
         if before is not None and not _is_legal(before, after):
-            says = f"job {move.job_id} went from {before.state} to {after.state}"
-            yield Violation(f"record {move.seq}: {says}", (move.job_id,))
+            message = f"job {move.job_id} went from {before.state} to {after.state}"
+            yield Violation(f"record {move.seq}: {message}", (move.job_id,))
     for change in evidence.journal.execution_changes:
         if change.before is None or change.after.state == change.before.state:
             continue
-        if change.after.state not in EXECUTION_WAYS.get(change.before.state, ()):
+        if change.after.state not in EXECUTION_REACHABLE.get(change.before.state, ()):
             moved = f"went from {change.before.state} to {change.after.state}"
-            says = f"record {change.seq}: execution {change.after.id} {moved}"
-            yield Violation(says, (change.after.job_id,))
+            message = f"record {change.seq}: execution {change.after.id} {moved}"
+            yield Violation(message, (change.after.job_id,))
 
 
 def _is_legal(before: Life, after: Life) -> bool:
@@ -151,11 +151,11 @@ def _is_legal(before: Life, after: Life) -> bool:
         return True
     if after.state == before.state:
         return after.state not in FINAL
-    return after.state in JOB_WAYS.get(before.state, ())
+    return after.state in JOB_REACHABLE.get(before.state, ())
 
 
 def _reachable(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
-    """States reachable within one record, which tells only the last move of a turn."""
+    """Returns the states that a record may show: it has only the last move of a turn."""
     steps: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for source, target in pairs:
         steps[source][target] = None
@@ -172,12 +172,12 @@ def _reachable(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
     return reached
 
 
-JOB_WAYS = _reachable(
+JOB_REACHABLE = _reachable(
     (source, target)
     for (source, verb), target in JOB_TRANSITIONS.items()
     if verb is not JobVerb.REVIVE
 )
-EXECUTION_WAYS = _reachable(
+EXECUTION_REACHABLE = _reachable(
     (source, target) for (source, _), target in EXECUTION_TRANSITIONS.items()
 )
 
@@ -193,29 +193,29 @@ def fences_grow(evidence: Evidence) -> Iterator[Violation]:
             if later.fence <= earlier.fence:
                 yield Violation(f"{key} has fence {later.fence} after {earlier.fence}", (key,))
         if job.executions and job.fence != job.executions[-1].fence:
-            says = f"{key} says fence {job.fence}, its last run {job.executions[-1].fence}"
-            yield Violation(says, (key,))
+            message = f"{key} has fence {job.fence}, its last execution {job.executions[-1].fence}"
+            yield Violation(message, (key,))
     for change in evidence.journal.execution_changes:
         new = change.after
         if change.before is None and new.fence <= change.newest_fence:
-            says = f"job {new.job_id} was given fence {new.fence} after {change.newest_fence}"
-            yield Violation(f"record {change.seq}: {says}", (new.job_id,))
+            message = f"job {new.job_id} was given fence {new.fence} after {change.newest_fence}"
+            yield Violation(f"record {change.seq}: {message}", (new.job_id,))
     for move in evidence.journal.job_moves:
         if move.before is not None and move.after.fence < move.before.fence:
-            says = f"job {move.job_id} went from fence {move.before.fence} back"
-            yield Violation(f"record {move.seq}: {says} to {move.after.fence}", (move.job_id,))
+            message = f"job {move.job_id} went from fence {move.before.fence} back"
+            yield Violation(f"record {move.seq}: {message} to {move.after.fence}", (move.job_id,))
 
 
 def one_lease(evidence: Evidence) -> Iterator[Violation]:
     """At most one execution of a job holds a lease, and exactly while the job runs."""
     for job in evidence.journal.job_leases:
-        says = ""
+        message = ""
         if job.leases > 1:
-            says = f"job {job.job_id} has {job.leases} leases at once"
+            message = f"job {job.job_id} has {job.leases} leases at once"
         elif bool(job.leases) != (job.state in HOLDS_LEASE):
-            says = f"job {job.job_id} is {job.state} with {job.leases} leases"
-        if says:
-            yield Violation(f"record {job.seq}: {says}", (job.job_id,))
+            message = f"job {job.job_id} is {job.state} with {job.leases} leases"
+        if message:
+            yield Violation(f"record {job.seq}: {message}", (job.job_id,))
 
 
 def leased_before_run(evidence: Evidence) -> Iterator[Violation]:
@@ -224,21 +224,21 @@ def leased_before_run(evidence: Evidence) -> Iterator[Violation]:
         leased = [execution.fence for execution in job.executions]
         began = [line.fence for line in evidence.lines[job.key] if line.event == "begin"]
         for fence in dict.fromkeys(began):
-            says = f"{job.key} ran under fence {fence}, which nobody was given"
+            message = f"{job.key} ran under fence {fence}, which no execution has"
             if fence not in leased and not job.duplicate:
-                yield Violation(says, (job.key,))
+                yield Violation(message, (job.key,))
             if began.count(fence) > 1:
-                says = f"{job.key} ran {began.count(fence)} times under fence {fence}"
-                yield Violation(says, (job.key,))
+                message = f"{job.key} ran {began.count(fence)} times under fence {fence}"
+                yield Violation(message, (job.key,))
     for change in evidence.journal.execution_changes:
         if change.before is None and (change.spec is None or change.life is None):
             job_id = change.after.job_id
-            says = f"execution {change.after.id} is of job {job_id}, which nobody submitted"
-            yield Violation(f"record {change.seq}: {says}", (job_id,))
+            message = f"execution {change.after.id} is of job {job_id}, which was not submitted"
+            yield Violation(f"record {change.seq}: {message}", (job_id,))
 
 
 def success_was_run(evidence: Evidence) -> Iterator[Violation]:
-    """A success is one execution, the last, that reached its end by the job's own account."""
+    """A job succeeds by one execution, its last, that reached its end by its witness."""
     for job in evidence.history.jobs:
         if not job.duplicate:
             yield from _success_of(evidence, job)
@@ -249,12 +249,12 @@ def _success_of(evidence: Evidence, job: ObservedJob) -> Iterator[Violation]:
     succeeded = [one.fence for one in job.executions if one.status == "succeeded"]
     if job.status != "succeeded":
         if succeeded:
-            says = f"{key} succeeded under fence {succeeded[0]} but is {job.status}"
-            yield Violation(says, (key,))
+            message = f"{key} succeeded under fence {succeeded[0]} but is {job.status}"
+            yield Violation(message, (key,))
         return
     if len(succeeded) != 1 or job.executions[-1].status != "succeeded":
-        says = f"{key} succeeded, yet its runs are {[one.status for one in job.executions]}"
-        yield Violation(says, (key,))
+        message = f"{key} succeeded, and its executions {[one.status for one in job.executions]}"
+        yield Violation(message, (key,))
     ended = [line.fence for line in evidence.lines[key] if line.event == "end"]
     for fence in succeeded:
         if job.has_witness and fence not in ended:
@@ -264,13 +264,13 @@ def _success_of(evidence: Evidence, job: ObservedJob) -> Iterator[Violation]:
 def at_most_once(evidence: Evidence) -> Iterator[Violation]:
     """A job that may start once starts at most once; one that was skipped or expired never starts.
 
-    Judged by the jobs' own account, and by the executions in the journal between manual retries.
+    Judged by the witness, and by the executions in the journal between manual retries.
     """
     for job in evidence.history.jobs:
         began = sum(line.event == "begin" for line in evidence.lines[job.key])
         if job.at_most_once and began > 1:
-            says = f"{job.key} may start once and started {began} times"
-            yield Violation(says, (job.key,))
+            message = f"{job.key} may start once and started {began} times"
+            yield Violation(message, (job.key,))
         if job.status in ("skipped", "expired") and not job.duplicate and began:
             yield Violation(f"{job.key} is {job.status}, yet it ran", (job.key,))
     started: Counter[tuple[str, int]] = Counter()
@@ -281,8 +281,8 @@ def at_most_once(evidence: Evidence) -> Iterator[Violation]:
         started[job_id, change.life.lives] += 1
         times = started[job_id, change.life.lives]
         if change.spec.terms.semantics is Semantics.AT_MOST_ONCE and times > 1:
-            says = f"job {job_id} may start once and was given out {times} times"
-            yield Violation(f"record {change.seq}: {says}", (job_id,))
+            message = f"job {job_id} may start once and has {times} executions"
+            yield Violation(f"record {change.seq}: {message}", (job_id,))
 
 
 def no_overlap(evidence: Evidence) -> Iterator[Violation]:
@@ -293,15 +293,15 @@ def no_overlap(evidence: Evidence) -> Iterator[Violation]:
             if line.event == "cancelled":
                 continue
             if line.fence < newest and not _is_waking(line, evidence.history.freezes):
-                says = f"{key}: fence {line.fence} said {line.event!r} after {newest} had begun"
-                yield Violation(says, (key,))
+                message = f"{key}: fence {line.fence} wrote {line.event!r} after {newest} had begun"
+                yield Violation(message, (key,))
             newest = max(newest, line.fence)
 
 
 def cancelled_stays(evidence: Evidence) -> Iterator[Violation]:
-    """A job that a client was told is cancelled never acts again.
+    """A job never acts again after a client got the answer that it is cancelled.
 
-    The client writes that answer into the witness: no line of the job may follow it.
+    The client writes that into the witness: no line of the job may follow it.
     """
     for key, lines in evidence.lines.items():
         cancelled = False
@@ -309,12 +309,12 @@ def cancelled_stays(evidence: Evidence) -> Iterator[Violation]:
             if line.event == "cancelled":
                 cancelled = True
             elif cancelled and not _is_waking(line, evidence.history.freezes):
-                yield Violation(f"{key} was cancelled and then said {line.event!r}", (key,))
+                yield Violation(f"{key} was cancelled and then wrote {line.event!r}", (key,))
                 break
 
 
 def _is_waking(line: WitnessLine, freezes: Sequence[FreezePeriod]) -> bool:
-    """Whether it was written by a job on a machine that has just thawed, and could not know."""
+    """Whether a job on a machine that has just thawed wrote the line: it could not know."""
     return any(
         freeze.worker == line.worker and freeze.began <= line.at <= freeze.ended + WAKING_S
         for freeze in freezes
@@ -322,7 +322,7 @@ def _is_waking(line: WitnessLine, freezes: Sequence[FreezePeriod]) -> bool:
 
 
 def children_wait(evidence: Evidence) -> Iterator[Violation]:
-    """A job starts only when those it depends on have succeeded, by the order of the witness."""
+    """A job starts only when all that it depends on have succeeded, by the order of the witness."""
     began: dict[str, int] = {}
     ended: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for place, line in enumerate(evidence.history.lines):
@@ -346,21 +346,21 @@ def children_wait(evidence: Evidence) -> Iterator[Violation]:
 
 
 def within_capacity(evidence: Evidence) -> Iterator[Violation]:
-    """No worker holds more than it has.
+    """No worker runs more than its capacity.
 
-    Judged by the jobs' own account of what ran at once, and by the journal at every record. An
-    execution that was killed writes no end: it is taken to end with its last line, which is early.
+    Judged by the witness of executions at once, and by the journal at every record. A killed
+    execution writes no end: it counts as ended with its last line, which is early.
     """
     yield from _ran_at_once(evidence)
     for load in evidence.journal.worker_loads:
         worker = f"record {load.seq}: worker {load.worker_id}"
         if load.capacity is None:
-            yield Violation(f"{worker} was given work, and nobody registered it")
+            yield Violation(f"{worker} has executions and is not registered")
             continue
         for kind, amount in load.used.items():
             capacity = load.capacity.get(kind, 0)
             if amount > capacity:
-                yield Violation(f"{worker} has {capacity} {kind} and gave {amount}")
+                yield Violation(f"{worker} has {capacity} {kind} and its executions {amount}")
 
 
 def _ran_at_once(evidence: Evidence) -> Iterator[Violation]:
@@ -376,16 +376,16 @@ def _ran_at_once(evidence: Evidence) -> Iterator[Violation]:
         for moment in ((began, 1, worker), (ended, -1, worker))
     ]
     at_once: defaultdict[str, int] = defaultdict(int)
-    # Of one moment, the ends first: the clock has steps.
+    # Ends of the same moment come first: the clock has steps.
     for at, change, worker in sorted(moments):
         at_once[worker] += change
         slots = evidence.history.slots.get(worker)
         if change > 0 and slots is not None and at_once[worker] > slots:
-            yield Violation(f"{worker} has room for {slots} and ran {at_once[worker]} at {at:.2f}")
+            yield Violation(f"{worker} has {slots} slots and ran {at_once[worker]} at {at:.2f}")
 
 
 def within_limits(evidence: Evidence) -> Iterator[Violation]:
-    """No more jobs of one concurrency key run at once than its limit says.
+    """No more jobs of one concurrency key run at once than its limit allows.
 
     A record may end one execution and begin the next, so each record is judged as a whole.
     """
@@ -415,15 +415,17 @@ def _over_limit(
     for group in touched:
         held = running[group]
         if held and len(held) > max(held.values()):
-            says = f"{len(held)} jobs of key {group[1]} run at once, {max(held.values())} may"
-            yield Violation(f"record {seq}: {says}")
+            message = (
+                f"{len(held)} jobs of key {group[1]} run at once, its limit is {max(held.values())}"
+            )
+            yield Violation(f"record {seq}: {message}")
 
 
 # The journal
 
 
 def one_leader(evidence: Evidence) -> Iterator[Violation]:
-    """The journal has one writer at a time: no gaps, and no record of an epoch that was over."""
+    """One leader writes the journal at a time: there are no gaps, and no record of an old epoch."""
     for before, after in pairwise(evidence.journal.records):
         if after.seq != before.seq + 1:
             yield Violation(f"record {after.seq} follows {before.seq}")
@@ -432,18 +434,15 @@ def one_leader(evidence: Evidence) -> Iterator[Violation]:
 
 
 def tables_equal_journal(evidence: Evidence) -> Iterator[Violation]:
-    """The tables that readers see at the end equal the journal, job by job.
-
-    Where no journal was kept there is nothing to compare.
-    """
+    """Tables at the end equal the journal, job by job, where a journal was kept."""
     if not evidence.journal.records:
         return
     shown = {job.job_id: job.status for job in evidence.history.jobs}
     for job_id, life in evidence.journal.lives.items():
-        told = shown.get(job_id, "nowhere")
-        if told != life.state:
-            says = f"job {job_id} is {life.state} by the journal and {told} by the tables"
-            yield Violation(says, (job_id,))
+        status = shown.get(job_id, "missing")
+        if status != life.state:
+            message = f"job {job_id} is {life.state} by the journal and {status} by the tables"
+            yield Violation(message, (job_id,))
     for job_id in shown:
         if job_id not in evidence.journal.lives:
             yield Violation(f"job {job_id} is in the tables and not in the journal", (job_id,))
@@ -464,8 +463,8 @@ def schedules_fire_once(evidence: Evidence) -> Iterator[Violation]:
         by_schedule[one.schedule_id].setdefault(one.nominal, one)
         before = by_schedule[one.schedule_id][one.nominal]
         if one.job_id is not None and before.job_id not in (None, one.job_id):
-            says = f"schedule {one.schedule_id} made two jobs at {one.nominal}"
-            yield Violation(f"record {seq}: {says}", (one.schedule_id,))
+            message = f"schedule {one.schedule_id} made two jobs at {one.nominal}"
+            yield Violation(f"record {seq}: {message}", (one.schedule_id,))
         if one.job_id is not None:
             by_schedule[one.schedule_id][one.nominal] = one
     for spec in evidence.journal.specs.values():
@@ -473,16 +472,16 @@ def schedules_fire_once(evidence: Evidence) -> Iterator[Violation]:
             created[spec.origin.schedule_id, spec.origin.nominal] += 1
     for (schedule_id, nominal), jobs in created.items():
         if jobs > 1:
-            says = f"schedule {schedule_id} made {jobs} jobs for {nominal}"
-            yield Violation(says, (schedule_id,))
+            message = f"schedule {schedule_id} made {jobs} jobs for {nominal}"
+            yield Violation(message, (schedule_id,))
     yield from _instants_left_out(evidence, by_schedule)
 
 
 def _watermarks_fall(evidence: Evidence) -> Iterator[Violation]:
     for move in evidence.journal.schedule_moves:
         if move.before is not None and move.after.watermark < move.before.watermark:
-            says = f"schedule {move.schedule_id} went back to {move.after.watermark}"
-            yield Violation(f"record {move.seq}: {says}", (move.schedule_id,))
+            message = f"schedule {move.schedule_id} went back to {move.after.watermark}"
+            yield Violation(f"record {move.seq}: {message}", (move.schedule_id,))
 
 
 def _instants_left_out(
@@ -497,8 +496,8 @@ def _instants_left_out(
         covered = [(at, decided[schedule_id][at].until or at) for at in instants]
         for at in range(instants[0], ends[schedule_id] + 1, every_ms):
             if not any(first <= at <= last for first, last in covered):
-                says = f"schedule {schedule_id} has no record of its instant {at}"
-                yield Violation(says, (schedule_id,))
+                message = f"schedule {schedule_id} has no record of its instant {at}"
+                yield Violation(message, (schedule_id,))
 
 
 CHECKERS: Mapping[str, Checker] = {
@@ -524,15 +523,15 @@ CHECKERS: Mapping[str, Checker] = {
         schedules_fire_once,
     )
 }
-"""By the name of the promise, in the order in which broken ones are reported."""
+"""Checkers by the name of the promise, in the order in which violations are reported."""
 
 
 def judge(history: History, only: Collection[str] = CHECKERS.keys()) -> list[BrokenPromise]:
-    """Every broken promise, of all or of these; none if they were kept."""
+    """Returns the violations of all promises, or of these."""
     evidence = Evidence.of(history)
     return [BrokenPromise(name, found) for name in only for found in CHECKERS[name](evidence)]
 
 
 def broken_promises(history: History) -> list[str]:
-    """The violations of all promises, in sentences."""
+    """Returns the messages of all violations."""
     return [broken.violation.message for broken in judge(history)]

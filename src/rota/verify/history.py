@@ -1,9 +1,9 @@
-"""What is known of a run, simulated or real: the evidence that checkers judge.
+"""History of a run, simulated or real: the evidence that checkers judge.
 
-It is of four kinds: what clients were answered, what the records say at the end, the journal, and
-the witness: a file to which jobs and clients append one line at a time. Its lines are in the order
-in which they were written, so no clock is needed to say which came first. Times are of one clock
-that all share; they only say how much ran at once, and who was frozen.
+It has four parts: the answers to clients, the records at the end, the journal, and the witness: a
+file to which jobs and clients append one line at a time. Its lines are in the order in which they
+were written, so no clock is needed for their order. Times are of one shared clock, and used only
+for what ran at once and which machine was frozen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 @dataclass(frozen=True, slots=True)
 class WitnessLine:
-    """One line of the witness.
+    """Line of the witness.
 
     Events: begin, tick and end, by the job itself; killed, by its supervisor; cancelled, by a
     client.
@@ -34,7 +34,7 @@ class WitnessLine:
 
 @dataclass(frozen=True, slots=True)
 class FreezePeriod:
-    """A time in which every process of a worker stood still."""
+    """Time in which every process of a worker was frozen."""
 
     worker: str
     began: float
@@ -43,7 +43,7 @@ class FreezePeriod:
 
 @dataclass(frozen=True, slots=True)
 class ObservedExecution:
-    """One execution, as the records have it."""
+    """Execution in the records."""
 
     fence: int
     status: str
@@ -51,7 +51,7 @@ class ObservedExecution:
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """One job, as the records have it at the end."""
+    """Job in the records at the end."""
 
     job_id: str
     key: str
@@ -59,39 +59,39 @@ class ObservedJob:
     fence: int = 1
     at_most_once: bool = False
     after: Sequence[str] = ()
-    """Keys of the jobs whose success it waits for."""
+    """Keys of jobs that must succeed before it."""
     executions: Sequence[ObservedExecution] = ()
     has_witness: bool = True
     """Whether its executions write to the witness."""
     duplicate: bool = False
-    """Whether it only says that the same request was accepted under another id."""
+    """Whether its request was accepted under another id, and this one only refers to it."""
     created_by: str = ""
-    """The schedule that created it, if nobody submitted it."""
+    """The schedule that created it, if no client submitted it."""
 
 
 @dataclass(slots=True)
 class History:
-    """Everything that is known of one run."""
+    """History of one run."""
 
     sent: list[str] = field(default_factory=list)
-    """Keys of all jobs that anybody tried to submit."""
+    """Keys of all jobs that a client tried to submit."""
     answered: list[tuple[str, str]] = field(default_factory=list)
-    """(key, job id) for each submission that was acknowledged, repeats included."""
+    """(key, job id) for each acknowledged submission, repeats included."""
     seen: list[tuple[str, str]] = field(default_factory=list)
-    """(job id, status), in the order in which somebody looked."""
+    """(job id, status) in the order in which clients read them."""
     missing: list[str] = field(default_factory=list)
-    """Jobs that were acknowledged and then not found by somebody who looked."""
+    """Acknowledged jobs that a client did not find."""
     lines: list[WitnessLine] = field(default_factory=list)
     jobs: list[ObservedJob] = field(default_factory=list)
     freezes: list[FreezePeriod] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
-    """How many jobs each worker can run at once."""
+    """Number of jobs that each worker can run at once."""
     journal: Sequence[JournalRecord] = ()
-    """All that was decided, in order."""
+    """All records of the journal, in order."""
 
 
 def lines_by_key(lines: Iterable[WitnessLine]) -> defaultdict[str, list[WitnessLine]]:
-    """The witness, job by job."""
+    """Groups the lines of the witness by job."""
     by_key: defaultdict[str, list[WitnessLine]] = defaultdict(list)
     for line in lines:
         by_key[line.key].append(line)

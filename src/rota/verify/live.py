@@ -1,6 +1,7 @@
-"""Checks a real installation through its API: submits jobs, judges their history, removes them.
+"""Live check of a real installation through its API: submits jobs, judges their history, and
+deletes them.
 
-The number of jobs is bounded and all carry a label, so that it can be run beside real work.
+The number of jobs is limited and all have a label, so that it can run beside real work.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from rota.verify.history import History, ObservedExecution, ObservedJob
 from rota.wire.jobs import JobView
 
 LABEL = "rota-verify"
-PATIENCE_S = 60.0
-"""Enough for jobs that do nothing."""
+WAIT_S = 60.0
+"""Time for jobs that do nothing."""
 PLAIN = 20
 CHAIN = 3
 NOOP = {"kind": "noop"}
@@ -28,7 +29,7 @@ NOOP = {"kind": "noop"}
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result for one promise."""
+    """Result of the check of one promise."""
 
     promise: str
     kept: bool
@@ -37,16 +38,16 @@ class CheckResult:
 
 @dataclass(slots=True)
 class LiveCheck:
-    """A check of one installation."""
+    """Check of one installation."""
 
     client: Client
     tag: str
-    """Different for every check; the label of all its jobs."""
+    """Value of the label of all its jobs; different for every check."""
     history: History = field(default_factory=History)
     ids: dict[str, str] = field(default_factory=dict)
 
     def run(self, disturbed: Callable[[LiveCheck], None] | None = None) -> Iterator[CheckResult]:
-        """Tries each promise; `disturbed` goes on submitting while somebody breaks things."""
+        """Checks each promise; `disturbed` submits jobs while the operator disturbs the cell."""
         try:
             yield from self._repeats()
             yield from self._chain()
@@ -59,7 +60,7 @@ class LiveCheck:
             left = self._clean_up()
             self.ids.clear()
         yield CheckResult(
-            "cleaned up", kept=not left, detail=f"{left} jobs could not be removed" if left else ""
+            "cleaned up", kept=not left, detail=f"{left} jobs could not be deleted" if left else ""
         )
 
     # Requests
@@ -101,9 +102,11 @@ class LiveCheck:
 
     def _cancelled(self) -> Iterator[CheckResult]:
         job_id = self.submit("later", run_at=self._in_an_hour())
-        said = self.client.cancel(job_id).status
+        status = self.client.cancel(job_id).status
         yield CheckResult(
-            "a waiting job is cancelled at once", kept=said == "cancelled", detail=f"it is {said}"
+            "a waiting job is cancelled at once",
+            kept=status == "cancelled",
+            detail=f"it is {status}",
         )
 
     def _in_an_hour(self) -> str:
@@ -114,7 +117,7 @@ class LiveCheck:
 
     def _everything_ends(self) -> Iterator[CheckResult]:
         try:
-            ends = self.client.wait_all(self.ids.values(), timeout_s=PATIENCE_S)
+            ends = self.client.wait_all(self.ids.values(), timeout_s=WAIT_S)
         except (TimeoutError, UnreachableError) as error:
             yield CheckResult(
                 "everything ends", kept=False, detail=f"{error}; is a worker there? `rota workers`"
@@ -168,7 +171,7 @@ class LiveCheck:
         )
 
     def _clean_up(self) -> int:
-        """Removes all jobs of this check, also unacknowledged ones; returns how many are left."""
+        """Deletes all jobs of this check, also unacknowledged ones; returns how many are left."""
         left = 0
         try:
             for job in list(self.client.jobs(JobSearch(labels={LABEL: self.tag}))):

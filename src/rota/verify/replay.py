@@ -1,7 +1,7 @@
-"""Walks a journal from its first record and lists what each one changed, for the checkers.
+"""Replays a journal from its first record and lists what each record changed, for the checkers.
 
-The journal is the order in which things were decided, whatever clocks said. None of the scheduler's
-code runs here: what it would have made of the records is what is in question.
+The journal has the order of decisions, whatever clocks showed. None of the scheduler's code runs
+here: its decisions are what is judged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEASED = ("claimed", "running")
 
 @dataclass(frozen=True, slots=True)
 class JobMove:
-    """A job changed; the first change has no state before."""
+    """Change of a job; its first has no state before."""
 
     seq: int
     job_id: str
@@ -41,21 +41,21 @@ class JobMove:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionChange:
-    """An execution changed, or began."""
+    """Change, or beginning, of an execution."""
 
     seq: int
     before: Execution | None
     after: Execution
     newest_fence: int
-    """The highest fence that its job had been given before."""
+    """The highest fence of its job before."""
     spec: Spec | None
     life: Life | None
-    """Of its job, at that moment."""
+    """The life of its job at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLeases:
-    """A job's state and number of leases at the end of a record that touched it."""
+    """State and number of leases of a job, at the end of a record that touched it."""
 
     seq: int
     job_id: str
@@ -65,18 +65,18 @@ class JobLeases:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """What a worker held at the end of a record that gave it something or took it."""
+    """Resources in use on a worker, at the end of a record that changed its executions."""
 
     seq: int
     worker_id: str
     used: Mapping[str, int]
     capacity: Mapping[str, int] | None
-    """None: nobody registered it."""
+    """None: it is not registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMove:
-    """A schedule's watermark moved."""
+    """Change of a schedule's watermark."""
 
     seq: int
     schedule_id: str
@@ -86,7 +86,7 @@ class ScheduleMove:
 
 @dataclass(slots=True)
 class ReplayedJournal:
-    """All changes in a journal, in order, and how everything stood at its end."""
+    """Replay of a journal: all changes in order, and the state at its end."""
 
     records: Sequence[JournalRecord]
     job_moves: list[JobMove] = field(default_factory=list)
@@ -96,7 +96,7 @@ class ReplayedJournal:
     schedule_moves: list[ScheduleMove] = field(default_factory=list)
     occurrences: list[tuple[int, Occurrence]] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
-    """Of each job, at the end."""
+    """The life of each job, at the end."""
     specs: dict[str, Spec] = field(default_factory=dict)
     schedules: dict[str, Schedule] = field(default_factory=dict)
 
@@ -115,9 +115,9 @@ class _Replayer:
         self._fences: dict[str, int] = {}
         self._workers: dict[str, Worker] = {}
         self._held: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """Worker -> its live executions -> their jobs."""
+        """By worker, its live executions with their jobs."""
         self._leases: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        """Job -> its live executions."""
+        """By job, its live executions."""
         self._schedule_states: dict[str, ScheduleState] = {}
 
     def take(self, record: JournalRecord) -> None:
@@ -148,8 +148,8 @@ class _Replayer:
             case PutSchedule(schedule=schedule):
                 self.out.schedules[schedule.id] = schedule
                 self._move_schedule(seq, schedule.id, schedule.state)
-            case MoveSchedule(id=schedule_id, state=course):
-                self._move_schedule(seq, schedule_id, course)
+            case MoveSchedule(id=schedule_id, state=state):
+                self._move_schedule(seq, schedule_id, state)
             case PutOccurrence(occurrence=occurrence):
                 self.out.occurrences.append((seq, occurrence))
             case _:
@@ -159,10 +159,10 @@ class _Replayer:
         self.out.job_moves.append(JobMove(seq, job_id, self.out.lives.get(job_id), life))
         self.out.lives[job_id] = life
 
-    def _move_schedule(self, seq: int, schedule_id: str, course: ScheduleState) -> None:
+    def _move_schedule(self, seq: int, schedule_id: str, state: ScheduleState) -> None:
         before = self._schedule_states.get(schedule_id)
-        self.out.schedule_moves.append(ScheduleMove(seq, schedule_id, before, course))
-        self._schedule_states[schedule_id] = course
+        self.out.schedule_moves.append(ScheduleMove(seq, schedule_id, before, state))
+        self._schedule_states[schedule_id] = state
 
     def _change_execution(self, seq: int, execution: Execution) -> None:
         before = self._executions.get(execution.id)
@@ -200,7 +200,7 @@ class _Replayer:
         return used
 
     def _only_waits(self, execution_id: str) -> bool:
-        """Whether it is a prefetch whose place another execution still holds."""
+        """Whether it is prefetched, and another execution still has its resources."""
         one = self._executions[execution_id]
         return one.state == "claimed" and one.behind in self._held[one.worker_id]
 

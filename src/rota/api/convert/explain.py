@@ -43,7 +43,7 @@ def forecast_view(job: JobRecord, outlook: Outlook) -> WhyView:
     """Converts an explanation with position, estimated start, remedies and deadline."""
     view = why_view(job, outlook.explanation)
     view.estimated_start = estimate_view(outlook.estimate, outlook.accuracy)
-    view.would_help = [_remedy_view(one) for one in outlook.reliefs]
+    view.would_help = [_remedy_view(one) for one in outlook.remedies]
     if outlook.position is not None:
         view.position = _position_view(outlook.position, outlook.estimate.ahead)
     view.deadline = deadline_view(outlook.deadline)
