@@ -137,7 +137,7 @@ async def test_one_simulation_runs_at_a_time_without_payloads_and_ends_with_the_
 
 
 async def test_a_process_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(SimulatorError, match="not done after 0 s"):
+    with pytest.raises(SimulatorError, match="not finished after 0 s"):
         await SimulationProcess(seconds_max=0.01).run(b"{}")
 
 

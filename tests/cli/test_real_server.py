@@ -74,10 +74,15 @@ def test_a_followed_job_prints_and_exits_as_it_does(rota: Rota) -> None:
 
 
 @pytest.mark.parametrize("kind", ["--count", "--gang"])
-def test_following_an_array_or_gang_prints_what_its_members_print(rota: Rota, kind: str) -> None:
-    word = "ARRAY" if kind == "--count" else "GANG"
-    told = f"echo member $ROTA_{word}_INDEX; exit $ROTA_{word}_INDEX"
-    ran = rota("submit", kind, "2", "--cpu", "0.1", "--follow", "--", "sh", "-c", told)
+def test_following_an_array_or_gang_prints_what_its_members_print(
+    rota: Rota, kind: str, tmp_path: Path
+) -> None:
+    index = "$ROTA_ARRAY_INDEX" if kind == "--count" else "$ROTA_GANG_INDEX"
+    # A gang ends with the first member that fails: that one waits until the other has printed.
+    first = tmp_path / "0"
+    wait = f"touch {tmp_path}/{index}; until [ -e {first} ]; do sleep 0.01; done"
+    script = f"echo member {index}; {wait}; exit {index}"
+    ran = rota("submit", kind, "2", "--cpu", "0.1", "--follow", "--", "sh", "-c", script)
     assert (ran.status, ran.out) == (1, "[0] member 0\n[1] member 1\n")
 
 

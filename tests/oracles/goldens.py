@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from rota.api.openapi.document import build_document
 from rota.cli.main import tree
 from tests.api.in_process_server import NOOP, open_server
 
+ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "golden"
 WIDTH = 100
 PROSE = ("description", "summary", "examples", "example", "title")
@@ -60,6 +63,15 @@ def _below(
 
 
 def cli_help() -> str:
+    """Writes the help of every command in a fresh process: click keeps options of earlier uses."""
+    script = "from tests.oracles import goldens; print(goldens.help_of_commands(), end='')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def help_of_commands() -> str:
     """Writes the help of every command, without the widths of columns, which click chooses."""
     texts = (
         f"$ {context.command_path} --help\n{command.get_help(context).rstrip()}\n"

@@ -83,10 +83,10 @@ def ended(cell: Cell, client: Client, job_id: str) -> JobView:
 
 def test_every_code_block_is_run_or_listed_as_not_run() -> None:
     run = {
-        ("Instead of cron", "sh"),
-        ("Instead of cron", "crontab"),
+        ("Replace cron", "sh"),
+        ("Replace cron", "crontab"),
         ("ETL as a graph", "python"),
-        ("Hand a result on", "python"),
+        ("Use the result of another job", "python"),
         ("A queue for GPUs", "sh"),
         ("One at a time for each customer", "python"),
         ("Bill exactly once", "python"),
@@ -99,7 +99,7 @@ def test_every_code_block_is_run_or_listed_as_not_run() -> None:
 
 
 def test_a_schedule_takes_the_place_of_a_crontab(cell: Cell) -> None:
-    shown = sh(cell, block("Instead of cron", "sh"))
+    shown = sh(cell, block("Replace cron", "sh"))
     assert "*/15 * * * *" in shown
     assert "python3 report.py" in shown
 
@@ -107,7 +107,7 @@ def test_a_schedule_takes_the_place_of_a_crontab(cell: Cell) -> None:
 def test_a_crontab_line_fires_once_however_many_machines_have_it(
     cell: Cell, client: Client
 ) -> None:
-    line = block("Instead of cron", "crontab").strip()
+    line = block("Replace cron", "crontab").strip()
     script = line.split(maxsplit=5)[5].replace("\\%", "%")
     # Both machines fire within the same minute.
     script = script.replace("$(date -u", "$(date -u -d 2026-11-01")
@@ -147,7 +147,7 @@ def test_a_job_finds_the_results_of_those_before_it(
     assert ended(cell, client, last).status == "succeeded"
     monkeypatch.setenv("ROTA_JOB_ID", last)
     monkeypatch.setenv("READ_TOKEN", cell.token)
-    space = python(cell, block("Hand a result on", "python"), monkeypatch)
+    space = python(cell, block("Use the result of another job", "python"), monkeypatch)
     assert space["handed_on"]() == {"rows": {"count": 42}, "rate": 0.5}
 
 

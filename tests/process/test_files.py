@@ -134,7 +134,7 @@ def test_bundles_inputs_and_large_output_files_are_transferred(cell: Cell, tmp_p
     assert len(list((cell.data / "objects").rglob("outputs/*/*"))) == 2
     bare = cell.run("submit", "--follow", "--", "true").stderr.split()[1]
     none = cell.run("artifacts", "get", bare, "-o", str(tmp_path / "none"))
-    assert (none.returncode, none.stderr) == (0, "it has left no output files\n")
+    assert (none.returncode, none.stderr) == (0, "the job has no output files\n")
     bundles = cell.run("bundles", "--json")
     assert bundles.stdout.count("bundle_id") == 2
     again = cell.run("bundles", "push", str(app))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rota.core.group_model import Array
 from rota.core.model import (
+    Array,
     Dependency,
     Execution,
     ExecutionId,

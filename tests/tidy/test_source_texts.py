@@ -103,7 +103,8 @@ def test_every_exception_to_the_names_is_still_needed() -> None:
 
 
 def test_every_docstring_begins_with_a_verb_or_a_noun() -> None:
-    nothing(broken(rules.evasive_docstrings, python_files(*PRODUCT)))
+    found = broken(rules.evasive_docstrings, python_files(*PRODUCT))
+    nothing([line for line in found if not line.startswith(names.WORDED_LATER)])
 
 
 @pytest.mark.parametrize("term", TERMS)
