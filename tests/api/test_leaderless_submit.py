@@ -255,9 +255,11 @@ async def test_no_job_is_accepted_below_the_required_durability() -> None:
         await until(lambda: one.engine.ready)
         answer = await one.http.post("/jobs", json=JOB)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert "the database's durability is single" in answer.json()["detail"]
-        assert "gives single" in (await one.ask("GET", "/readyz", expect=503))["detail"]
-        assert any("gives single" in one for one in (await one.ask("GET", "/cluster"))["warnings"])
+        assert "durability is single" in answer.json()["detail"]
+        assert "durability is single" in (await one.ask("GET", "/readyz", expect=503))["detail"]
+        assert any(
+            "durability is single" in one for one in (await one.ask("GET", "/cluster"))["warnings"]
+        )
 
 
 async def lead_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:

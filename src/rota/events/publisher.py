@@ -55,7 +55,7 @@ class Offsets:
             os.fsync(file.fileno())
         fresh.replace(target)
 
-    def keep_dead_letter(self, name: str, event: EventDict) -> Path:
+    def keep_undelivered(self, name: str, event: EventDict) -> Path:
         """Adds an event to the file of dead letters; returns that file."""
         path = self._folder / f"{name}.dead.jsonl"
         with path.open("ab") as file:
@@ -107,7 +107,7 @@ class Publisher:
                 return
             except InvalidError as error:
                 if len(events) == 1:
-                    path = self._offsets.keep_dead_letter(self._name, events[0])
+                    path = self._offsets.keep_undelivered(self._name, events[0])
                     log.error("event_refused", source=self._name, reason=str(error), kept=str(path))
                     return
                 # One of them is invalid, and the server accepts a batch only as a whole.

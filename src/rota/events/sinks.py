@@ -174,7 +174,7 @@ class Follower:
             except Exception as error:  # noqa: BLE001  (each broker has errors of its own)
                 reason = f"{type(error).__name__}: {error}"
             if tries == self._sink.attempts:
-                await self._keep_dead_letter(event, tries, reason)
+                await self._keep_undelivered(event, tries, reason)
                 return
             pause_s, change = backoff.next_s(), event["id"]
             log.warning(
@@ -186,9 +186,9 @@ class Follower:
             )
             await asyncio.sleep(pause_s)
 
-    async def _keep_dead_letter(self, event: EventDict, tries: int, reason: str) -> None:
+    async def _keep_undelivered(self, event: EventDict, tries: int, reason: str) -> None:
         """Keeps a change in the file of dead letters and sends an event for triggers."""
-        path = self._offsets.keep_dead_letter(self._sink.name, event)
+        path = self._offsets.keep_undelivered(self._sink.name, event)
         log.error("dead_letter", sink=self._sink.name, change=event["id"], reason=reason)
         notice = {
             "specversion": "1.0",
