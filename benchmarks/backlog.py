@@ -151,7 +151,7 @@ async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
 
 
 async def tables_caught_up(store: Store) -> None:
-    await store.catalog.jobs([JobId("none")])
+    await store.queries.jobs([JobId("none")])
 
 
 async def fill(engine: Engine, total: int) -> None:

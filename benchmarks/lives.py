@@ -74,11 +74,11 @@ async def store_lives(
     assert (data is None) != (dsn is None), "a folder or an address"
     store = open_sqlite(data) if data is not None else await open_postgres(dsn or "")
     try:
-        epoch = await store.ledger.claim("bench")
+        epoch = await store.journal.claim("bench")
         began = time.perf_counter()
         for number, writes in enumerate(turns, 1):
-            await store.ledger.append(epoch, Seq(number), START + number, writes)
-        await store.catalog.jobs([JobId("none")])  # a read waits until the tables have it all
+            await store.journal.append(epoch, Seq(number), START + number, writes)
+        await store.queries.jobs([JobId("none")])  # a read waits until the tables have it all
         return time.perf_counter() - began
     finally:
         await store.close()

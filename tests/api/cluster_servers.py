@@ -60,13 +60,13 @@ class Server:
         timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
         self.engine = Engine(self.store, self.clock, timing, metrics, member)  # type: ignore[arg-type]
         await self.engine.start(SubmittedSpecs(self.clock))
-        self.roster = TokenCache(self.store.access, self.clock)
-        self.audit = AuditLog(self.store.access, self.clock)
+        self.roster = TokenCache(self.store.tokens, self.clock)
+        self.audit = AuditLog(self.store.tokens, self.clock)
         await self.roster.start()
         await self.audit.start()
         alone = AppDeps(
             brain=self.engine,
-            catalog=self.store.catalog,
+            queries=self.store.queries,
             logs=self.store.logs,
             files=memory_files(self.store),
             hooks=self.store.hooks,
@@ -91,13 +91,13 @@ class Server:
     async def crash(self) -> None:
         """Stops at once, without a clean shutdown."""
         self.died = True
-        self.store.ledger.is_away = True
+        self.store.journal.is_away = True
         for listener in self._server.servers:
             listener.close()
         self._server.force_exit = self._server.should_exit = True
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
-        self.store.ledger.let_go()
+        self.store.journal.let_go()
         await self._serving
         await self._end()
 
@@ -113,7 +113,7 @@ class Server:
         if self.died:
             return
         self.deps.closing.set()
-        self.store.ledger.is_away = False
+        self.store.journal.is_away = False
         await asyncio.wait_for(self.engine.stop(), PATIENCE_S)
         self._server.should_exit = True
         await self._serving
@@ -181,8 +181,8 @@ class Cell:
         """Starts a server; one that may not lead never becomes the leader. `address` is where the
         others believe it to be."""
         server = Server(self.store, node, required)
-        server.store.ledger.may_claim = leads
-        server.store.ledger.is_present = self._has_connection
+        server.store.journal.may_claim = leads
+        server.store.journal.is_present = self._has_connection
         self.servers.append(server)
         await server.start(self._ttl_ms, address, self._limits)
         return server
@@ -204,7 +204,7 @@ async def a_cell(ttl_ms: int = TTL_MS, **limits: Any) -> AsyncIterator[Cell]:
     """Stops all servers in the end; `limits` are fields of EngineLimits."""
     # Nobody waits until a leader that was alone has looked around.
     cell = Cell(ttl_ms, EngineLimits(**{"seen_after_ms": 0, **limits}))
-    await cell.store.access.add_token(ADMIN)
+    await cell.store.tokens.add_token(ADMIN)
     try:
         yield cell
     finally:

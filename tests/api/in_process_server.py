@@ -134,7 +134,7 @@ def _deps(
 ) -> AppDeps:
     return AppDeps(
         brain=engine,
-        catalog=store.catalog,
+        queries=store.queries,
         logs=store.logs,
         files=memory_files(store),
         hooks=store.hooks,
@@ -164,9 +164,9 @@ async def open_server(
     """Starts a server and stops it in any case; `others` are fields of AppDeps."""
     store, clock, metrics = store or MemoryStore(), SystemClock(), StubMetrics()
     engine = Engine(store, clock, timing or Timing(), metrics, CellMember(node="node-a"))
-    tokens = TokenCache(store.access, clock, limits)
-    audit = AuditLog(store.access, clock, limits=limits)
-    await store.access.add_token(ADMIN)
+    tokens = TokenCache(store.tokens, clock, limits)
+    audit = AuditLog(store.tokens, clock, limits=limits)
+    await store.tokens.add_token(ADMIN)
     for part in (engine, tokens, audit):
         await part.start()
     access = Access(tokens=tokens, no_auth=no_auth, throttle=throttle or Throttle())

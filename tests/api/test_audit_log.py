@@ -104,8 +104,8 @@ async def test_answers_logs_and_audit_entries_contain_no_secret(
             answer = await server.http.request(method, path, headers=headers)
             said.append(answer.text + str(answer.headers))
     await server.deps.audit.flush()
-    said.append(repr(await server.store.access.audit(AuditQuery(limit=1000))))
-    said.append(repr((await server.store.access.load(b"")).tokens))
+    said.append(repr(await server.store.tokens.audit(AuditQuery(limit=1000))))
+    said.append(repr((await server.store.tokens.load(b"")).tokens))
     printed = capsys.readouterr()
     text = "\n".join([*said, printed.out, printed.err])
     for one in (made["token"], TOKEN, "rota_guess", code, secret):

@@ -205,14 +205,14 @@ async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
     length, read = 40, 0
     await _submit(server, [], *([str(place)] for place in range(length - 1)))
     await server.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
-    catalog = server.deps.catalog
+    catalog = server.deps.queries
 
     async def counted(job_ids: Sequence[JobId]) -> list[JobRecord]:
         nonlocal read
         read += len(job_ids)
         return await catalog.jobs(job_ids)
 
-    server.change(catalog=stand_in(catalog, jobs=counted))
+    server.change(queries=stand_in(catalog, jobs=counted))
     assert (await server.ask("POST", "/jobs/bulk", AGAIN, expect=200))["count"] == length
     assert read <= 10 * length
 

@@ -133,7 +133,7 @@ async def silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
 
     listener = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    await cell.store.ledger.claim("ghost", None, f"http://127.0.0.1:{port}")
+    await cell.store.journal.claim("ghost", None, f"http://127.0.0.1:{port}")
     try:
         yield heard
     finally:
@@ -143,9 +143,9 @@ async def silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
 async def test_an_unanswered_write_without_a_key_is_not_sent_again() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         asking = asyncio.create_task(follower.http.post("/workers/register", json={"name": "box"}))
-        await leader.store.ledger.reached()
+        await leader.store.journal.reached()
         await leader.crash()
         answer = await asking
         assert answer.status_code == 503
@@ -156,14 +156,14 @@ async def test_an_unanswered_write_without_a_key_is_not_sent_again() -> None:
 async def test_a_submission_that_the_leader_did_not_answer_is_accepted_once() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         asking = asyncio.create_task(follower.submit())
-        await leader.store.ledger.reached()
+        await leader.store.journal.reached()
         job = await asking
         assert job["reason"] == "leaderless"
         # It was only slow: what it accepted after all is the same job, and runs once.
-        leader.store.ledger.let_go()
-        await until(lambda: not cell.store.ledger.inbox_size)
+        leader.store.journal.let_go()
+        await until(lambda: not cell.store.journal.inbox_size)
         listed = (await leader.ask("GET", "/jobs"))["items"]
         assert [one["job_id"] for one in listed] == [job["job_id"]]
         assert listed[0]["status"] == "queued"
@@ -173,17 +173,17 @@ async def test_a_submission_with_a_key_may_be_sent_to_two_servers_at_once() -> N
     """Our clients do so when one server does not answer: their keys contain their time."""
     async with a_cell() as cell:
         leader, follower = await cell.pair()
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         key = {"Idempotency-Key": uuid7(leader.clock.now(), b"0123456789")}
         body = {"name": "j", "task": NOOP}
         asking = asyncio.create_task(leader.http.post("/jobs", json=body, headers=key))
-        await leader.store.ledger.reached()
+        await leader.store.journal.reached()
         other = await follower.http.post("/jobs", json=body, headers=key)
-        leader.store.ledger.let_go()
+        leader.store.journal.let_go()
         first = await asking
         assert first.status_code == other.status_code == 201
         assert first.json()["job_id"] == other.json()["job_id"]
-        await until(lambda: not cell.store.ledger.inbox_size)
+        await until(lambda: not cell.store.journal.inbox_size)
         (listed,) = (await leader.ask("GET", "/jobs"))["items"]
         assert listed["status"] == "queued"
 
@@ -208,10 +208,10 @@ async def test_a_dry_run_is_not_accepted_as_a_submission() -> None:
 async def test_a_submission_with_dry_run_false_is_accepted_when_the_leader_stops() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         body = {"name": "j", "task": NOOP}
         asking = asyncio.create_task(follower.http.post("/jobs?dry_run=false", json=body))
-        await leader.store.ledger.reached()
+        await leader.store.journal.reached()
         await leader.crash()
         assert (await asking).status_code == 201
 

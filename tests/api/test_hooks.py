@@ -165,7 +165,7 @@ async def test_secrets_are_never_shown_again(server: InProcessServer) -> None:
     assert SECRET not in listed
     assert SECRET not in repr(await server.store.hooks.get("pay"))
     journal = b"".join(
-        body for (body,) in server.store.ledger.connection.execute("SELECT body FROM journal")
+        body for (body,) in server.store.journal.connection.execute("SELECT body FROM journal")
     )
     assert SECRET.encode() not in journal
     raw = b"{}"

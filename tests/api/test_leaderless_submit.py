@@ -31,7 +31,7 @@ async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
 
 async def somebody_leads(server: Server) -> None:
     """Lets a server lead from now on."""
-    server.store.ledger.may_claim = True
+    server.store.journal.may_claim = True
     await until(lambda: server.engine.ready)
 
 
@@ -62,7 +62,7 @@ async def test_leaderless_submissions_are_taken_in_order_across_servers() -> Non
         one, two = await nobody_leads(cell, "a", "b")
         first, second, third = [(await server.submit())["job_id"] for server in (one, two, one)]
         await somebody_leads(two)
-        records = await cell.store.catalog.jobs([third, first, second])
+        records = await cell.store.queries.jobs([third, first, second])
         records.sort(key=lambda job: job.spec.arrival_number)
         assert [job.id for job in records] == [first, second, third]
 
@@ -100,7 +100,7 @@ async def test_a_submission_that_a_leader_would_refuse_is_refused_at_once() -> N
         assert refused["type"].endswith("dependency_cycle")
         assert "x -> y -> x" in refused["detail"]
         await one.ask("POST", "/jobs", {"name": "j", "tusk": 1}, expect=422)
-        assert await cell.store.ledger.take_inbox(9) == []
+        assert await cell.store.journal.take_inbox(9) == []
 
 
 async def test_a_key_gets_its_first_answer_on_every_server_before_and_after() -> None:
@@ -125,12 +125,12 @@ async def test_a_leader_knows_the_key_of_a_job_that_it_has_not_taken_yet() -> No
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
         other = await cell.start("b")
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         first = (await key_used(other, "k")).json()
         assert first["reason"] == "leaderless"
         assert (await key_used(leader, "k")).json()["job_id"] == first["job_id"]
         assert (await key_used(leader, "k", priority=7)).status_code == 409
-        leader.store.ledger.let_go()
+        leader.store.journal.let_go()
 
 
 async def test_a_leader_finds_a_job_that_it_has_not_taken_yet() -> None:
@@ -149,20 +149,20 @@ async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         first = (await key_used(leader, "k")).json()["job_id"]
-        follower.store.ledger.may_claim = False
+        follower.store.journal.may_claim = False
         await leader.crash()
         await until(lambda: follower.engine.standing().leader is None)
         again = await key_used(follower, "k")
         assert (again.status_code, again.json()["job_id"]) == (201, first)
         assert (await key_used(follower, "k", priority=7)).status_code == 409
-        assert await cell.store.ledger.take_inbox(9) == []
+        assert await cell.store.journal.take_inbox(9) == []
 
 
 class LateCatalog:
     """Query store of a server whose key is used between its two lookups."""
 
     def __init__(self, server: Server, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        self._catalog = server.store.catalog
+        self._catalog = server.store.queries
         self._meanwhile = meanwhile
         self._looks = 0
 
@@ -178,18 +178,18 @@ async def test_ids_answered_without_a_leader_exist_whatever_the_last_leader_acce
     async with a_cell() as cell:
         leader, one = await cell.pair()
         two = await cell.start("two")
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         first = asyncio.create_task(key_used(leader, "k"))
-        await leader.store.ledger.reached()
+        await leader.store.journal.reached()
         promised: list[str] = []
 
         async def another_server_answers_then_the_leader() -> None:
             promised.append((await key_used(two, "k")).json()["job_id"])
-            leader.store.ledger.let_go()
+            leader.store.journal.let_go()
             await first
 
         late = LateCatalog(one, another_server_answers_then_the_leader)
-        inbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
+        inbox = LeaderlessInbox(stand_in(one.store, queries=late), one.clock)
         app = create_app(replace(one.deps, leaderless_inbox=inbox))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
@@ -198,14 +198,14 @@ async def test_ids_answered_without_a_leader_exist_whatever_the_last_leader_acce
             used = await http.post("/jobs", json=JOB, headers={"Idempotency-Key": "k"})
         job_id = used.json()["job_id"]
         assert job_id == first.result().json()["job_id"] != promised[0]
-        await until(lambda: not cell.store.ledger.inbox_size)
+        await until(lambda: not cell.store.journal.inbox_size)
         other = await one.ask("GET", f"/jobs/{promised[0]}", expect=200)
         assert (other["status"], other["reason"]) == ("skipped", "duplicate")
 
 
 async def test_a_job_is_accepted_although_the_leader_cannot_be_reached() -> None:
     async with a_cell(ttl_ms=20_000) as cell:
-        await cell.store.ledger.claim("ghost", None, "http://127.0.0.1:9")
+        await cell.store.journal.claim("ghost", None, "http://127.0.0.1:9")
         (one,) = await nobody_leads(cell, "a")
         assert one.engine.standing().leader == "ghost"
         assert (await one.submit())["reason"] == "leaderless"
@@ -235,7 +235,7 @@ async def test_a_call_that_may_be_repeated_waits_for_the_next_leader() -> None:
         for _ in range(3):
             await one.ask("GET", "/healthz", expect=200)
         assert not asking.done()
-        one.store.ledger.may_claim = True
+        one.store.journal.may_claim = True
         assert (await asking).status_code == 200
 
 
@@ -264,7 +264,7 @@ async def test_no_job_is_accepted_below_the_required_durability() -> None:
 
 async def lead_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
     """Reloads the scheduler; `meanwhile` happens before it leads again."""
-    ledger = server.store.ledger
+    ledger = server.store.journal
     ledger.is_away, ledger.may_claim = True, False
     assert (await server.http.post("/jobs", json=JOB)).status_code != 201
     ledger.is_away = False
@@ -287,14 +287,14 @@ async def test_a_server_that_leads_again_alone_knows_the_key_it_answered() -> No
     async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
         await alone(server)
-        arrived, may_go, inner = asyncio.Event(), asyncio.Event(), server.store.ledger.inner
+        arrived, may_go, inner = asyncio.Event(), asyncio.Event(), server.store.journal.inner
 
         async def slowly(*args: Any) -> Any:
             arrived.set()
             await may_go.wait()
             return await inner.put_inbox(*args)
 
-        server.store.ledger.inner = stand_in(inner, put_inbox=slowly)
+        server.store.journal.inner = stand_in(inner, put_inbox=slowly)
         promise: list[asyncio.Task[Any]] = []
 
         async def promised() -> None:
@@ -319,7 +319,7 @@ async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_tak
         await gone.crash()
         await cell.store.nodes.leave("a")
         server = await cell.start("b", leads=False)
-        inner, may_go, takes = server.store.ledger.inner, asyncio.Event(), 0
+        inner, may_go, takes = server.store.journal.inner, asyncio.Event(), 0
 
         async def slowly(limit: int) -> Any:
             nonlocal takes
@@ -328,7 +328,7 @@ async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_tak
                 await may_go.wait()
             return await inner.take_inbox(limit)
 
-        server.store.ledger.inner = stand_in(inner, take_inbox=slowly)
+        server.store.journal.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)
         await until(lambda: takes > 1)
         assert server.cluster.membership is not None
@@ -360,11 +360,11 @@ async def test_a_new_server_answers_no_key_before_a_lone_leader_has_seen_it() ->
         assert leader.cluster.membership is not None
         await until(lambda: not leader.cluster.membership.is_alone)
         assert not first.done()
-        leader.store.ledger.shut()
+        leader.store.journal.shut()
         promised = (await first).json()
         assert promised["reason"] == "leaderless"
         assert (await key_used(leader, "k")).json()["job_id"] == promised["job_id"]
-        leader.store.ledger.let_go()
+        leader.store.journal.let_go()
 
 
 async def test_a_server_with_an_inbox_and_no_membership_does_not_count_as_alone() -> None:
@@ -372,13 +372,13 @@ async def test_a_server_with_an_inbox_and_no_membership_does_not_count_as_alone(
         server = await cell.start("a")
         await alone(server)
         looked_for: list[str] = []
-        look = cell.store.catalog.key_at_once
+        look = cell.store.queries.key_at_once
 
         async def noted(key: str) -> Any:
             looked_for.append(key)
             return await look(key)
 
-        cell.store.catalog.key_at_once = noted  # type: ignore[method-assign]
+        cell.store.queries.key_at_once = noted  # type: ignore[method-assign]
         await look_up_key(server.deps, "k", waits=False)
         assert looked_for == []
         await look_up_key(replace(server.deps, membership=None), "k", waits=False)

@@ -92,13 +92,13 @@ async def test_a_closed_connection_is_not_kept_alive_by_its_request(
 
 async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
     counter, store = Counter(), MemoryStore()
-    append = store.ledger.append
+    append = store.journal.append
 
     async def slowly(*record: Any) -> None:
         await asyncio.sleep(0.01)
         await append(*record)
 
-    store.ledger = stand_in(store.ledger, append=slowly)
+    store.journal = stand_in(store.journal, append=slowly)
     async with open_server(store=store) as server:
         worker = await server.register()
 
@@ -120,14 +120,14 @@ async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
 
 async def test_a_posted_answer_arrives_before_the_call_has_returned() -> None:
     counter, store = Counter(), MemoryStore()
-    append = store.ledger.append
+    append = store.journal.append
 
     async def slowly(*record: Any) -> None:
         await asyncio.sleep(0.01)
         assert not counter.posted, "it is not durable yet"
         await append(*record)
 
-    store.ledger = stand_in(store.ledger, append=slowly)
+    store.journal = stand_in(store.journal, append=slowly)
     async with open_server(store=store) as server:
         worker = await server.register()
         shown: list[int] = []

@@ -23,9 +23,9 @@ def looked_for(server: InProcessServer) -> list[str]:
 
     async def noted(key: str) -> KeyStatus:
         keys.append(key)
-        return await server.store.catalog.key_at_once(key)
+        return await server.store.queries.key_at_once(key)
 
-    server.change(catalog=stand_in(server.deps.catalog, key_at_once=noted))
+    server.change(queries=stand_in(server.deps.queries, key_at_once=noted))
     return keys
 
 

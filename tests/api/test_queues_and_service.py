@@ -105,9 +105,9 @@ async def test_a_purge_of_a_long_queue_is_many_small_records(server: InProcessSe
     server.limit(purge_piece=2)
     for _ in range(7):
         await server.submit(queue="q")
-    before = (await server.store.catalog.head())[1]
+    before = (await server.store.queries.head())[1]
     assert await server.ask("POST", "/queues/q/purge", expect=200) == {"count": 7}
-    assert (await server.store.catalog.head())[1] - before == 4
+    assert (await server.store.queries.head())[1] - before == 4
 
 
 async def test_unknown_queues_and_bad_settings_are_refused(server: InProcessServer) -> None:
@@ -202,7 +202,7 @@ async def test_internal_errors_show_no_internals(
     async def fail(*_: object) -> None:
         raise error
 
-    server.change(catalog=stand_in(server.deps.catalog, find_jobs=fail))
+    server.change(queries=stand_in(server.deps.queries, find_jobs=fail))
     answer = await server.http.get("/jobs")
     assert answer.status_code == status
     problem = answer.json()

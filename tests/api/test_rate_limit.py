@@ -94,7 +94,7 @@ async def test_a_token_over_its_rate_limit_gets_429() -> None:
         assert refused.json()["type"].endswith(":rate_limited")
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         await server.deps.audit.flush()
-        assert await server.store.access.audit(AuditQuery()) == [], "a flood leaves no entries"
+        assert await server.store.tokens.audit(AuditQuery()) == [], "a flood leaves no entries"
         assert (await server.http.get("/healthz")).status_code == 200
         beat = await server.http.post("/workers/x/heartbeat", json={})
         assert beat.status_code == 404, "what workers send is not counted"

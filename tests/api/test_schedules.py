@@ -310,7 +310,7 @@ async def test_calendars_are_set_used_and_kept_while_used(server: InProcessServe
 async def test_the_stream_shows_schedules_and_their_occurrences(server: InProcessServer) -> None:
     made = await make(server, paused=True)
     line = await server.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
-    changes = await server.store.catalog.changes_after(0, 100)  # type: ignore[arg-type]
+    changes = await server.store.queries.changes_after(0, 100)  # type: ignore[arg-type]
     views = [view for change in changes if (view := change_view(change)) is not None]
     shown = [(view.kind, view.status) for view in views]
     assert ("schedule", "paused") in shown

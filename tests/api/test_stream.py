@@ -96,7 +96,7 @@ async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
 ) -> None:
     """A stream that stayed open would keep its place, and delay the stop of the server."""
     call = SimpleNamespace(deps=server.deps)
-    newest, feed = (await server.deps.catalog.head())[1], server.deps.commits
+    newest, feed = (await server.deps.queries.head())[1], server.deps.commits
     pieces = _pieces(call, StreamPosition(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
     await anext(pieces)
     reading = asyncio.ensure_future(anext(pieces))

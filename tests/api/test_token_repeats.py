@@ -44,7 +44,7 @@ async def test_a_repeat_under_the_same_key_gets_the_same_token_and_makes_no_seco
     assert await ask(server, "k") == first
     assert await made(server) == [first["token_id"]]
     assert (await server.http.get("/jobs", headers=bearer(first["token"]))).status_code == 200
-    assert first["token"] not in repr((await server.store.access.load(b"")).tokens)
+    assert first["token"] not in repr((await server.store.tokens.load(b"")).tokens)
     assert (await ask(server, "another"))["token"] != first["token"]
 
 
@@ -63,7 +63,7 @@ class SlowTokenStore(MemoryTokenStore):
 
 async def test_parallel_repeats_create_one_token() -> None:
     store = MemoryStore()
-    store.access = SlowTokenStore(expected=5)
+    store.tokens = SlowTokenStore(expected=5)
     async with open_server(store=store) as server, asyncio.timeout(20):
         answers = await asyncio.gather(*(ask(server, "k") for _ in range(5)))
     assert answers == [answers[0]] * 5
@@ -80,11 +80,11 @@ def under_key(tokens: TokenCache, under: str, at: Instant) -> tuple[Token, str]:
 async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(
     server: InProcessServer,
 ) -> None:
-    elsewhere = TokenCache(server.store.access, server.engine.clock)
+    elsewhere = TokenCache(server.store.tokens, server.engine.clock)
     await elsewhere.refresh()
     # By a clock that is ahead, and not seen here yet.
     token, text = under_key(elsewhere, "k", server.engine.clock.now() + 5_000)
-    await server.store.access.add_token(token)
+    await server.store.tokens.add_token(token)
     answer = await ask(server, "k", {"role": "viewer", "name": "lobby"})
     assert (answer["token_id"], answer["token"]) == (token.id, text)
 

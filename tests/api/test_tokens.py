@@ -54,7 +54,7 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(server: InProcessServer)
     (shown,) = [one for one in listed.json()["items"] if one["token_id"] == answer["token_id"]]
     assert shown == {**{name: answer[name] for name in shown}}
     assert (shown["status"], shown["created_by"]) == ("live", "tests")
-    kept = (await server.store.access.load(b"")).tokens
+    kept = (await server.store.tokens.load(b"")).tokens
     assert text not in repr(kept)
     assert [one.digest for one in kept if one.id == answer["token_id"]] == [token_digest(text)]
 
@@ -112,7 +112,7 @@ async def test_tokens_are_listed_page_by_page(server: InProcessServer) -> None:
 
 
 async def test_another_server_honours_a_change_within_a_second(server: InProcessServer) -> None:
-    elsewhere = TokenCache(server.store.access, server.engine.clock)
+    elsewhere = TokenCache(server.store.tokens, server.engine.clock)
     await elsewhere.start()
     try:
         answer = await made(server)
@@ -136,14 +136,14 @@ async def test_a_token_just_created_on_another_server_is_valid_at_once(
     server: InProcessServer,
 ) -> None:
     token = replace(ADMIN, id="fresh", digest=token_digest("fresh"))
-    await server.store.access.add_token(token)
+    await server.store.tokens.add_token(token)
     assert server.deps.access.tokens.find("fresh") is None
     answers = await asyncio.gather(
         *(server.http.get("/jobs", headers=bearer("fresh")) for _ in range(5))
     )
     assert [one.status_code for one in answers] == [200] * 5
     other = replace(token, id="other", digest=token_digest("other"))
-    await server.store.access.add_token(other)
+    await server.store.tokens.add_token(other)
     await server.ask("DELETE", "/tokens/other", expect=204)
 
 
@@ -188,7 +188,7 @@ async def test_a_session_is_valid_on_every_server(server: InProcessServer) -> No
     assert (await server.http.get("/jobs", headers=browser)).status_code == 200
     body = {"name": "j", "task": {"kind": "noop"}}
     assert (await server.http.post("/jobs", json=body, headers=browser)).status_code == 403
-    elsewhere = TokenCache(server.store.access, server.engine.clock)
+    elsewhere = TokenCache(server.store.tokens, server.engine.clock)
     await elsewhere.refresh()
     value = browser["Cookie"].partition("=")[2]
     found = read_session(elsewhere, value, server.engine.clock.now())

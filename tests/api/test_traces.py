@@ -36,7 +36,7 @@ class Traced:
         self.server = server
         engine = server.engine
         self._follower = TraceFollower(
-            engine, engine.journal_notifier, server.deps.catalog, self.naming, self._otlp
+            engine, engine.journal_notifier, server.deps.queries, self.naming, self._otlp
         )
 
     async def spans(self, name: str = "") -> list[ReadableSpan]:

@@ -47,7 +47,7 @@ class SlowJournalStore:
     """Journal store that can hold appends up, and fail."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.inner = store.ledger
+        self.inner = store.journal
         self.records: list[Sequence[AnyWrite]] = []
         """Writes of every append, also of failed ones."""
         self.turns_noted_at: list[int] = []
@@ -178,12 +178,12 @@ class SlowStore:
     """Store with such a journal store; several of them may share one in-memory store."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.ledger = SlowJournalStore(store)
-        self.catalog = store.catalog
+        self.journal = SlowJournalStore(store)
+        self.queries = store.queries
         self.logs = store.logs
         self.artifacts = store.artifacts
         self.objects = store.objects
-        self.access = store.access
+        self.tokens = store.tokens
         self.nodes = store.nodes
         self.hooks = store.hooks
         self.notes = store.notes
@@ -206,7 +206,7 @@ class Rig:
     ) -> None:
         self.store = store or MemoryStore()
         self.slow = SlowStore(self.store)
-        self.ledger = self.slow.ledger
+        self.journal = self.slow.journal
         self.fake_clock = FakeClock()
         self.clock = clock or self.fake_clock
         self.metrics = Metrics()
@@ -248,12 +248,12 @@ class Rig:
 
     async def recall(self, key: str | None = None) -> Preloaded:
         """Looks a key up in the tables."""
-        known = None if key is None else await self.store.catalog.key(key)
+        known = None if key is None else await self.store.queries.key(key)
         return Preloaded(at=self.clock.now(), key=known)
 
     async def record(self, job_id: str) -> JobRecord | None:
         """Reads a job from the tables."""
-        found = await self.store.catalog.jobs([JobId(job_id)])
+        found = await self.store.queries.jobs([JobId(job_id)])
         return found[0] if found else None
 
     async def state(self, job_id: str) -> JobState | None:
@@ -296,5 +296,5 @@ async def running(
     try:
         yield rig
     finally:
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)

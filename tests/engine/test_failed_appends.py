@@ -25,7 +25,7 @@ def keyed(job_id: str, preloaded: Preloaded) -> Submit:
 async def test_a_failed_append_is_reported_to_its_callers_and_leaves_nothing() -> None:
     async with running() as rig:
         await rig.submit("before")
-        rig.ledger.inner.refuse_next_append()
+        rig.journal.inner.refuse_next_append()
         with pytest.raises(UnavailableError, match="the data disk is full"):
             await rig.submit("a", queue="new")
         await rig.until_ready()
@@ -41,8 +41,8 @@ async def test_a_failed_append_is_reported_to_its_callers_and_leaves_nothing() -
 
 async def test_callers_are_asked_to_try_again_while_the_engine_reloads() -> None:
     async with running() as rig:
-        rig.ledger.load_errors = [StoreError("away"), StoreError("still away")]
-        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        rig.journal.load_errors = [StoreError("away"), StoreError("still away")]
+        rig.journal.inner.leave_next_append_uncertain(written=False)
         with pytest.raises(UnavailableError):
             await rig.submit("a")
         assert not rig.engine.ready
@@ -58,8 +58,8 @@ async def test_callers_are_asked_to_try_again_while_the_engine_reloads() -> None
 
 async def test_a_load_that_fails_with_an_unexpected_error_is_tried_again() -> None:
     async with running() as rig:
-        rig.ledger.load_errors = [RuntimeError("a bug")]
-        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        rig.journal.load_errors = [RuntimeError("a bug")]
+        rig.journal.inner.leave_next_append_uncertain(written=False)
         with pytest.raises(UnavailableError):
             await rig.submit("a")
         await rig.until_ready()
@@ -72,7 +72,7 @@ async def test_memory_is_what_the_journal_says_after_an_append_of_unknown_fate(
     *, written: bool
 ) -> None:
     async with running() as rig:
-        rig.ledger.inner.leave_next_append_uncertain(written=written)
+        rig.journal.inner.leave_next_append_uncertain(written=written)
         with pytest.raises(UnavailableError):
             await rig.engine.post(keyed("a", await rig.recall("k")))
         await rig.until_ready()
@@ -80,7 +80,7 @@ async def test_memory_is_what_the_journal_says_after_an_append_of_unknown_fate(
         again = await rig.engine.post(keyed("b", await rig.recall("k")))
         assert isinstance(again, JobsAccepted)
         assert again.job_ids == (("a",) if written else ("b",))
-        assert len(await rig.store.catalog.jobs([JobId("a"), JobId("b")])) == 1
+        assert len(await rig.store.queries.jobs([JobId("a"), JobId("b")])) == 1
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -90,7 +90,7 @@ async def test_a_worker_whose_answer_was_lost_with_the_append_gets_its_order(
     async with running() as rig:
         await rig.register()
         await rig.submit("a")
-        rig.ledger.inner.leave_next_append_uncertain(written=written)
+        rig.journal.inner.leave_next_append_uncertain(written=written)
         with pytest.raises(UnavailableError):
             await rig.poll(executions=())
         await rig.until_ready()
@@ -105,13 +105,13 @@ async def test_every_waiting_caller_gets_the_error_of_a_failed_append() -> None:
         await rig.register()
         poll = rig.poll()
         await settle()
-        rig.ledger.shut()
-        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        rig.journal.shut()
+        rig.journal.inner.leave_next_append_uncertain(written=False)
         callers = [asyncio.create_task(rig.submit("a", cpu=64))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(3)]
         await settle()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         answered = await asyncio.gather(poll, *callers, return_exceptions=True)
         assert [type(one) for one in answered] == [UnavailableError] * 5
         await rig.until_ready()
@@ -123,7 +123,7 @@ async def test_a_failed_append_leaves_no_exception_that_is_never_retrieved() -> 
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     async with running() as rig:
         await rig.register()
-        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        rig.journal.inner.leave_next_append_uncertain(written=False)
         await rig.engine.journal_notifier.wait_beyond(0)
         poll, caller = rig.poll(), asyncio.create_task(rig.submit("a"))
         await asyncio.gather(poll, caller, return_exceptions=True)
@@ -137,7 +137,7 @@ async def test_an_engine_notices_another_leader_before_it_answers_anything() -> 
     async with running() as rig:
         await rig.submit("a")
         epoch = rig.engine.epoch
-        await rig.store.ledger.claim("node-2")
+        await rig.store.journal.claim("node-2")
         with pytest.raises(UnavailableError):
             await rig.submit("b")
         await rig.until_ready()
@@ -163,15 +163,15 @@ async def test_an_engine_that_stops_finishes_its_turn_and_answers_every_caller()
     await rig.register()
     poll = rig.poll()
     await settle()
-    rig.ledger.shut()
+    rig.journal.shut()
     under_way = asyncio.create_task(rig.submit("a", cpu=64))
-    await rig.ledger.reached()
+    await rig.journal.reached()
     too_late = asyncio.create_task(rig.submit("b"))
     await settle()
     stopping = asyncio.create_task(rig.engine.stop())
     await settle()
     assert not stopping.done()
-    rig.ledger.let_go()
+    rig.journal.let_go()
     await asyncio.wait_for(stopping, PATIENCE_S)
     assert isinstance(await under_way, JobsAccepted)
     for waiting in (poll, too_late):
@@ -193,8 +193,8 @@ async def test_an_engine_that_has_not_started_refuses_and_says_so() -> None:
 async def test_an_engine_that_stops_does_not_wait_for_a_store_that_is_away() -> None:
     rig = Rig()
     await rig.engine.start()
-    rig.ledger.load_errors = [StoreError("away")] * 1_000
-    rig.ledger.inner.leave_next_append_uncertain(written=False)
+    rig.journal.load_errors = [StoreError("away")] * 1_000
+    rig.journal.inner.leave_next_append_uncertain(written=False)
     with pytest.raises(UnavailableError):
         await rig.submit("a")
     await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)

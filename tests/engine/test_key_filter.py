@@ -31,16 +31,16 @@ def keyed(key: str, at: int = 0) -> Submit:
 
 async def store_with(keys: list[str]) -> MemoryStore:
     store = MemoryStore()
-    epoch = await store.ledger.claim("before")
+    epoch = await store.journal.claim("before")
     writes = [PutKey(KeyRecord(key, "f", b"r", 1)) for key in keys]
-    await store.ledger.append(epoch, Seq(1), 1, writes)
+    await store.journal.append(epoch, Seq(1), 1, writes)
     return store
 
 
 async def begun(
     store: MemoryStore, clock: FakeClock | None = None, limits: EngineLimits = ENGINE_LIMITS
 ) -> KeyFilter:
-    keys = KeyFilter(store.catalog, clock or FakeClock(), limits)
+    keys = KeyFilter(store.queries, clock or FakeClock(), limits)
     keys.begin(has_inbox=False)
     await settle()
     return keys
@@ -50,7 +50,7 @@ def test_a_filter_without_marks_takes_no_memory() -> None:
     """Followers have a filter, too, and may never lead."""
     process, store, count = psutil.Process(), MemoryStore(), 32
     before = process.memory_info().rss
-    kept = [KeyFilter(store.catalog, FakeClock()) for _ in range(count)]
+    kept = [KeyFilter(store.queries, FakeClock()) for _ in range(count)]
     assert process.memory_info().rss - before < len(kept) * KEY_MARKS // 8 // 4
 
 
@@ -96,14 +96,14 @@ class FailingQueries:
 
 
 async def test_no_key_is_new_before_all_used_keys_are_read() -> None:
-    catalog = FailingQueries((await store_with(["used"])).catalog)
+    queries = FailingQueries((await store_with(["used"])).queries)
     limits = EngineLimits(used_keys_retry_s=0)
-    keys = KeyFilter(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # the one method that it calls
+    keys = KeyFilter(queries, FakeClock(), limits)  # type: ignore[arg-type]  # the one method that it calls
     assert not keys.is_new("x"), "this server does not lead"
     keys.begin(has_inbox=False)
-    await until(lambda: catalog.asked > 1)
+    await until(lambda: queries.asked > 1)
     assert not keys.is_new("x")
-    catalog.fails = False
+    queries.fails = False
     await until(lambda: keys.is_new("x"))
     assert not keys.is_new("used")
     await keys.end()
@@ -128,7 +128,7 @@ async def test_no_key_is_new_for_a_day_where_too_many_keys_were_used() -> None:
 
 
 async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
-    keys = KeyFilter((await store_with([])).catalog, FakeClock())
+    keys = KeyFilter((await store_with([])).queries, FakeClock())
     keys.begin(has_inbox=True)
     await until(lambda: keys._complete)
     assert not keys.is_new("x")
@@ -142,7 +142,7 @@ async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
 
 
 async def test_a_key_promised_without_a_leader_is_not_new_when_that_server_leads() -> None:
-    keys = KeyFilter((await store_with([])).catalog, FakeClock())
+    keys = KeyFilter((await store_with([])).queries, FakeClock())
     keys.promise("promised")
     keys.begin(has_inbox=False)
     await until(lambda: keys.is_new("x"))
@@ -155,11 +155,11 @@ async def test_an_engine_knows_a_key_that_it_accepted_also_after_a_reload() -> N
         await until(lambda: rig.engine.is_new_key("k"))
         await rig.engine.post(keyed("k", rig.clock.now()))
         assert not rig.engine.is_new_key("k")
-        rig.ledger.is_away = True
+        rig.journal.is_away = True
         with pytest.raises(Exception, match="not ready"):
             await rig.submit("lost")
         assert not rig.engine.is_new_key("other"), "it does not lead any more"
-        rig.ledger.is_away = False
+        rig.journal.is_away = False
         await rig.until_ready()
         await until(lambda: rig.engine.is_new_key("other"))
         assert not rig.engine.is_new_key("k"), "though it was used in an earlier term"

@@ -63,8 +63,8 @@ async def cell() -> AsyncIterator[Cell]:
         yield it
     finally:
         for rig in it.rigs:
-            rig.ledger.is_away = False
-            rig.ledger.let_go()
+            rig.journal.is_away = False
+            rig.journal.let_go()
             await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)
 
 
@@ -101,7 +101,7 @@ async def test_a_leader_that_does_not_renew_for_the_ttl_is_replaced() -> None:
         first = await leading(await it.join("a"))
         await first.submit("x")
         second = await it.join("b")
-        first.ledger.is_away = True
+        first.journal.is_away = True
         await it.silence()
         await leading(second)
         assert second.engine.epoch > Epoch(1)
@@ -114,7 +114,7 @@ async def test_a_leader_that_cannot_renew_stops_answering_before_another_may_lea
     async with cell() as it:
         first = await leading(await it.join("a"))
         second = await it.join("b")
-        first.ledger.is_away = True
+        first.journal.is_away = True
         it.clock.pass_by(TTL_MS * 95 // 100)
         assert not first.engine.ready
         with pytest.raises(UnavailableError):
@@ -127,11 +127,11 @@ async def test_a_leader_that_cannot_renew_stops_answering_before_another_may_lea
 async def test_a_record_under_way_when_trust_ends_counts_but_its_caller_gets_an_error() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
-        first.ledger.shut()
+        first.journal.shut()
         asking = asyncio.create_task(first.submit("x"))
-        await first.ledger.reached()
+        await first.journal.reached()
         it.clock.pass_by(TTL_MS)
-        first.ledger.let_go()
+        first.journal.let_go()
         with pytest.raises(UnavailableError):
             await asking
         assert await first.state("x") is JobState.QUEUED
@@ -141,11 +141,11 @@ async def test_a_leader_that_renews_before_another_took_over_goes_on_without_a_r
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.submit("x")
-        loads = first.ledger.loads
+        loads = first.journal.loads
         it.clock.pass_by(TTL_MS)
         assert not first.engine.ready
         await leading(first)
-        assert first.ledger.loads == loads
+        assert first.journal.loads == loads
         assert first.engine.epoch == 1
         await first.submit("y")
 
@@ -156,11 +156,11 @@ async def test_leases_are_extended_by_the_time_that_the_store_was_away() -> None
         await first.register()
         await first.submit("x")
         (order,) = (await first.poll()).orders
-        first.ledger.is_away = True
+        first.journal.is_away = True
         it.clock.pass_by(first.engine.timing.lease_ttl_ms)
         await asyncio.sleep(0.02)
         it.clock.pass_by(first.engine.timing.lease_ttl_ms)
-        first.ledger.is_away = False
+        first.journal.is_away = False
         await leading(first)
         answer = await first.poll(completed=(succeeded(order),), wait_ms=0)
         assert answer.lost == ()
@@ -171,15 +171,15 @@ async def test_a_leader_that_lost_leadership_commits_nothing_and_follows() -> No
     async with cell() as it:
         first = await leading(await it.join("a"))
         second = await it.join("b")
-        first.ledger.shut()
+        first.journal.shut()
         asking = asyncio.create_task(first.submit("x"))
-        await first.ledger.reached()
-        first.ledger.is_away = True
+        await first.journal.reached()
+        first.journal.is_away = True
         await it.silence()
         await leading(second)
         await second.submit("y")
-        first.ledger.is_away = False
-        first.ledger.let_go()
+        first.journal.is_away = False
+        first.journal.let_go()
         with pytest.raises(UnavailableError):
             await asking
         await until(lambda: first.engine.standing().leader == "b")
@@ -194,15 +194,15 @@ async def test_a_new_leader_reads_a_record_that_lands_after_its_claim_before_it_
         await first.submit("x")
         seq = first.engine.standing().seq
         second = await it.join("b")
-        first.ledger.is_away = True
-        second.ledger.shut()
+        first.journal.is_away = True
+        second.journal.shut()
         await it.silence()
-        await second.ledger.reached()
+        await second.journal.reached()
         # The old leader's record takes the sequence number of the new one's first record.
         new = job("late")
         late = PutJob(new.id, new.spec, Life(JobState.QUEUED))
-        it.store.ledger.land_late(Epoch(1), it.clock.now(), encode_record([late]))
-        second.ledger.let_go()
+        it.store.journal.land_late(Epoch(1), it.clock.now(), encode_record([late]))
+        second.journal.let_go()
         await leading(second)
         assert second.engine.why(JobId("late")) is not None
         assert second.engine.standing().seq == seq + 2
@@ -213,10 +213,10 @@ async def test_the_next_server_leads_at_once_when_the_leader_stops_cleanly() -> 
         first = await leading(await it.join("a"))
         await first.submit("x")
         second = await it.join("b")
-        loads = second.ledger.loads
+        loads = second.journal.loads
         await first.engine.stop()
         await leading(second)  # the clock has not moved
-        assert second.ledger.loads == loads
+        assert second.journal.loads == loads
         assert second.engine.why(JobId("x")) is not None
 
 
@@ -231,7 +231,7 @@ async def test_a_new_leader_runs_a_spilled_backlog_in_its_order() -> None:
         for name in names[10:]:
             await first.submit(name)
         await until(lambda: second.engine.standing().seq == first.engine.standing().seq)
-        first.ledger.is_away = True
+        first.journal.is_away = True
         await it.silence()
         await leading(second)
         await second.register()
@@ -250,10 +250,10 @@ async def test_a_follower_keeps_a_copy_again_when_no_job_is_spilled() -> None:
         await drain(first, 6)
         await first.submit("x")
         await until(lambda: second.engine.standing().seq == first.engine.standing().seq)
-        loads = second.ledger.loads
+        loads = second.journal.loads
         await first.engine.stop()
         await leading(second)
-        assert second.ledger.loads == loads
+        assert second.journal.loads == loads
         assert second.engine.why(JobId("x")) is not None
 
 
@@ -261,7 +261,7 @@ async def test_one_of_two_candidates_leads() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         others = [await it.join("b"), await it.join("c")]
-        first.ledger.is_away = True
+        first.journal.is_away = True
         await it.silence()
         await until(lambda: any(rig.engine.ready for rig in others))
         await settle()
@@ -275,7 +275,7 @@ async def test_a_worker_keeps_its_executions_after_a_take_over() -> None:
         await first.submit("x")
         (order,) = (await first.poll()).orders
         second = await it.join("b")
-        first.ledger.is_away = True
+        first.journal.is_away = True
         await it.silence()
         await leading(second)
         answer = await second.poll(completed=(succeeded(order),), wait_ms=0)
@@ -286,21 +286,21 @@ async def test_a_worker_keeps_its_executions_after_a_take_over() -> None:
 async def test_jobs_left_while_no_server_led_are_accepted_in_order_before_new_ones() -> None:
     async with cell() as it:
         for name in ("x", "y"):
-            await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job(name),))))
+            await it.store.journal.put_inbox(encode_submission(Submit(jobs=(job(name),))))
         first = await leading(await it.join("a"))
         x, y = await first.record("x"), await first.record("y")
         assert x is not None
         assert y is not None
         assert x.spec.arrival_number < y.spec.arrival_number
-        assert await it.store.ledger.take_inbox(10) == []
+        assert await it.store.journal.take_inbox(10) == []
 
 
 async def test_a_key_used_while_no_server_led_answers_repeats() -> None:
     async with cell() as it:
         key = Key(key="k", fingerprint="f")
-        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),), key=key)))
+        await it.store.journal.put_inbox(encode_submission(Submit(jobs=(job("x"),), key=key)))
         first = await leading(await it.join("a"))
-        recall = Preloaded(at=it.clock.now(), key=await it.store.catalog.key("k"))
+        recall = Preloaded(at=it.clock.now(), key=await it.store.queries.key("k"))
         again = await first.engine.post(Submit(jobs=(job("z"),), key=key, preloaded=recall))
         assert getattr(again, "job_ids", None) == ("x",)
         assert await first.state("z") is None
@@ -309,24 +309,24 @@ async def test_a_key_used_while_no_server_led_answers_repeats() -> None:
 async def test_a_promised_job_that_turns_out_to_be_invalid_fails_and_says_why() -> None:
     async with cell() as it:
         orphan: NewJob = job("x", after=["nobody"])
-        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(orphan,))))
+        await it.store.journal.put_inbox(encode_submission(Submit(jobs=(orphan,))))
         first = await leading(await it.join("a"))
         record = await first.record("x")
         assert record is not None
         assert (record.life.state, record.life.reason) == (JobState.FAILED, "invalid")
         assert b"no job nobody" in (record.life.error or b"")
-        assert await it.store.ledger.take_inbox(10) == []
+        assert await it.store.journal.take_inbox(10) == []
 
 
 async def test_an_inbox_entry_is_accepted_once_although_the_fate_of_its_record_was_unknown() -> (
     None
 ):
     async with cell() as it:
-        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
+        await it.store.journal.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
         first = await it.join("a")
         await leading(first)
-        first.ledger.inner.leave_next_append_uncertain(written=True)
-        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("y"),))))
+        first.journal.inner.leave_next_append_uncertain(written=True)
+        await it.store.journal.put_inbox(encode_submission(Submit(jobs=(job("y"),))))
         await until(lambda: bool(first.metrics.reloads))
         await leading(first)
         assert await first.state("y") is JobState.QUEUED
@@ -337,7 +337,7 @@ async def test_a_server_that_takes_over_many_jobs_can_renew_leadership_meanwhile
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.engine.post(Submit(jobs=tuple(job(f"j{n}") for n in range(5_000))))
-        snapshot = await it.store.ledger.load(0)
+        snapshot = await it.store.journal.load(0)
         building = asyncio.create_task(
             build_scheduler(snapshot, first.engine.timing, it.clock.now())
         )

@@ -42,13 +42,13 @@ async def test_a_follower_announces_how_far_behind_it_is_and_a_leader_that_it_le
         ]
         await first.submit("x")
         seq = first.engine.standing().seq
-        second.ledger.is_away = True
+        second.journal.is_away = True
         for one in members:
             await one.announce()
         behind = members[1].announced.behind_records
         assert (members[0].announced.leads, members[0].announced.behind_records) == (True, 0)
         assert (members[1].announced.leads, members[1].announced.seq + behind) == (False, seq)
-        second.ledger.is_away = False
+        second.journal.is_away = False
         await until(lambda: second.engine.standing().seq == seq)
         await members[1].announce()
         assert members[1].announced.behind_records == 0
@@ -116,18 +116,18 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
 ) -> None:
     """Once by the last leader and once by the next one; the tables may lag behind."""
     async with cell() as it:
-        catalog, lags = it.store.catalog, [not tables_know]
+        queries, lags = it.store.queries, [not tables_know]
 
         async def key(key: str) -> KeyRecord | None:
-            return None if any(lags) else await catalog.key(key)
+            return None if any(lags) else await queries.key(key)
 
-        it.store.catalog = stand_in(catalog, key=key)
+        it.store.queries = stand_in(queries, key=key)
         first = await leading(await it.join("a"))
         recall = Preloaded(at=it.clock.now())
         await first.engine.post(Submit(jobs=(job("late"),), key=KEY, preloaded=recall))
         promised = Submit(jobs=(job("promised"),), key=KEY)
-        await it.store.ledger.put_inbox(encode_submission(promised), "k")
-        await until(lambda: not it.store.ledger.inbox_size)
+        await it.store.journal.put_inbox(encode_submission(promised), "k")
+        await until(lambda: not it.store.journal.inbox_size)
         record = await first.record("promised")
         assert record is not None
         assert (record.life.state, record.life.reason) == (JobState.SKIPPED, "duplicate")
@@ -154,9 +154,9 @@ async def test_a_leader_announces_itself_without_reading_the_journal_s_end() -> 
 
         async def head() -> tuple[int, int]:
             asked.append(True)
-            return await it.store.catalog.head()
+            return await it.store.queries.head()
 
-        noted = stand_in(it.store, catalog=stand_in(it.store.catalog, head=head))
+        noted = stand_in(it.store, queries=stand_in(it.store.queries, head=head))
         memberships = [
             Membership(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
         ]

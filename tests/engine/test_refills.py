@@ -31,17 +31,17 @@ async def test_a_long_queue_runs_in_order_with_few_of_its_jobs_in_memory() -> No
             await rig.submit(f"j{number:02}", cpu=4)
         assert rig.engine._ready_scheduler().live_jobs() < 8
         assert await run_all(rig, 40) == [f"j{number:02}" for number in range(40)]
-        assert rig.ledger.refills
+        assert rig.journal.refills
 
 
 async def test_spilled_jobs_that_cannot_be_read_are_read_again() -> None:
     async with running(window=TINY, refill_retry_s=0.0) as rig:
         await rig.register()
-        rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 3
+        rig.journal.refill_errors = [StoreError("away, as the test asked")] * 3
         for number in range(9):
             await rig.submit(f"j{number}", cpu=4)
         assert await run_all(rig, 9) == [f"j{number}" for number in range(9)]
-        assert not rig.ledger.refill_errors
+        assert not rig.journal.refill_errors
 
 
 async def test_spilled_jobs_are_read_again_after_a_failed_append() -> None:
@@ -50,7 +50,7 @@ async def test_spilled_jobs_are_read_again_after_a_failed_append() -> None:
         for number in range(12):
             await rig.submit(f"j{number:02}", cpu=4)
         ran = await run_all(rig, 4)
-        rig.ledger.inner.leave_next_append_uncertain(written=True)
+        rig.journal.inner.leave_next_append_uncertain(written=True)
         with pytest.raises(Exception, match="not ready"):
             await rig.submit("uncertain", cpu=4)
         await rig.until_ready()
@@ -63,5 +63,5 @@ async def test_a_server_that_stops_does_not_wait_for_spilled_jobs() -> None:
         await rig.register()
         for number in range(9):
             await rig.submit(f"j{number}", cpu=4)
-        rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 1_000_000
+        rig.journal.refill_errors = [StoreError("away, as the test asked")] * 1_000_000
         await rig.poll()

@@ -27,7 +27,7 @@ async def occurrences(rig: Rig, count: int) -> list[Occurrence]:
     """Waits for so many occurrences, and returns them."""
     query, seen = OccurrenceQuery(schedule_id=SCHEDULE), 0
     async with asyncio.timeout(PATIENCE_S):
-        while len(found := await rig.store.catalog.find_occurrences(query)) < count:
+        while len(found := await rig.store.queries.find_occurrences(query)) < count:
             seen = await rig.engine.journal_notifier.wait_beyond(seen)
     return found
 
@@ -44,12 +44,12 @@ async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
 async def test_an_instant_whose_append_has_an_unknown_fate_is_decided_once(written: bool) -> None:
     async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
-        rig.store.ledger.leave_next_append_uncertain(written=written)
+        rig.store.journal.leave_next_append_uncertain(written=written)
         rig.fake_clock.pass_by(HOUR)
         (before,) = await occurrences(rig, 1)
         rig.fake_clock.pass_by(HOUR)
         second, first = await occurrences(rig, 2)
         assert first == before
-        jobs = await rig.store.catalog.jobs([first.job_id or "", second.job_id or ""])  # type: ignore[list-item]
+        jobs = await rig.store.queries.jobs([first.job_id or "", second.job_id or ""])  # type: ignore[list-item]
         assert len(jobs) == 2
         assert sum(rig.metrics.reloads.values()) == 1

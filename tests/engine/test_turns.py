@@ -36,13 +36,13 @@ class RecordingEncoder:
 
 async def test_a_caller_is_answered_only_when_the_record_is_durable() -> None:
     async with running() as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         caller = asyncio.create_task(rig.submit("a"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         await settle()
         assert not caller.done()
         assert await rig.state("a") is None
-        rig.ledger.let_go()
+        rig.journal.let_go()
         assert isinstance(await caller, JobsAccepted)
         assert await rig.state("a") is JobState.QUEUED
 
@@ -52,12 +52,12 @@ async def test_a_worker_gets_an_order_only_when_it_is_durable() -> None:
         await rig.register()
         poll = rig.poll()
         await settle()
-        rig.ledger.shut()
+        rig.journal.shut()
         caller = asyncio.create_task(rig.submit("a"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         await settle()
         assert not poll.done()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         answer = await poll
         assert [order.execution.job_id for order in answer.orders] == ["a"]
         await caller
@@ -66,10 +66,12 @@ async def test_a_worker_gets_an_order_only_when_it_is_durable() -> None:
 async def test_the_store_hears_of_a_turn_before_its_append() -> None:
     async with running() as rig:
         await settle()
-        rig.ledger.records.clear()
-        rig.ledger.turns_noted_at.clear()
+        rig.journal.records.clear()
+        rig.journal.turns_noted_at.clear()
         await rig.submit("a")
-        assert rig.ledger.turns_noted_at[:2] == [0, 0], "as the input comes, and as the turn begins"
+        assert rig.journal.turns_noted_at[:2] == [0, 0], (
+            "as the input comes, and as the turn begins"
+        )
 
 
 async def test_an_answer_is_encoded_during_the_append_and_sent_after_it() -> None:
@@ -79,15 +81,15 @@ async def test_an_answer_is_encoded_during_the_append_and_sent_after_it() -> Non
         poll = rig.poll(encoder=encoder)
         await settle()
         assert not encoder.written
-        rig.ledger.shut()
+        rig.journal.shut()
         caller = asyncio.create_task(rig.submit("a"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         await settle()
         (answered,) = encoder.written
         assert [order.execution.job_id for order in answered.orders] == ["a"]
         assert not poll.done()
         assert not encoder.posted
-        rig.ledger.let_go()
+        rig.journal.let_go()
         assert await poll is answered
         assert encoder.posted == [answered]
         await caller
@@ -112,18 +114,18 @@ async def test_an_encoded_answer_that_did_not_become_durable_is_not_sent() -> No
         encoder = RecordingEncoder()
         poll = rig.poll(encoder=encoder)
         await settle()
-        rig.ledger.shut()
+        rig.journal.shut()
         caller = asyncio.create_task(rig.submit("a"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         await settle()
         assert len(encoder.written) == 1
-        rig.ledger.is_away = True
-        rig.ledger.let_go()
+        rig.journal.is_away = True
+        rig.journal.let_go()
         for one in (poll, caller):
             with pytest.raises(UnavailableError):
                 await one
         assert not encoder.posted
-        rig.ledger.is_away = False
+        rig.journal.is_away = False
 
 
 async def test_a_caller_finds_its_job_counted_and_continues_before_times_are_measured() -> None:
@@ -141,34 +143,34 @@ async def test_a_caller_finds_its_job_counted_and_continues_before_times_are_mea
 
 async def test_the_next_turn_does_not_wait_for_callers_that_were_answered() -> None:
     async with running() as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         records: list[int] = []
 
         async def first() -> None:
             await rig.submit("first")
-            records.append(len(rig.ledger.records))
+            records.append(len(rig.journal.records))
 
         callers = [asyncio.create_task(first())]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers.append(asyncio.create_task(rig.submit("second")))  # type: ignore[arg-type]
         await settle()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.gather(*callers)
         assert records == [2]
 
 
 async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -> None:
     async with running() as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         first = asyncio.create_task(rig.submit("first"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         others = [asyncio.create_task(rig.submit(f"j{n}")) for n in range(7)]
         await settle()
-        assert len(rig.ledger.records) == 1
-        rig.ledger.let_go()
+        assert len(rig.journal.records) == 1
+        rig.journal.let_go()
         await asyncio.gather(first, *others)
-        assert len(rig.ledger.records) == 2
-        assert sum(isinstance(write, PutJob) for write in rig.ledger.records[1]) == 7
+        assert len(rig.journal.records) == 2
+        assert sum(isinstance(write, PutJob) for write in rig.journal.records[1]) == 7
 
 
 async def test_a_reader_of_memory_sees_what_is_durable_and_nothing_else() -> None:
@@ -179,14 +181,14 @@ async def test_a_reader_of_memory_sees_what_is_durable_and_nothing_else() -> Non
             return [rig.engine.why(JobId(name)) is not None for name in ("a", "b")]
 
         assert await look() == [False, False]
-        rig.ledger.shut()
+        rig.journal.shut()
         callers = [asyncio.create_task(rig.submit("a"))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers.append(asyncio.create_task(rig.submit("b")))
         looking = asyncio.create_task(look())
         await settle()
         assert not looking.done()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         assert await looking == [True, False]
         await asyncio.gather(*callers)
         assert await look() == [True, True]
@@ -194,14 +196,14 @@ async def test_a_reader_of_memory_sees_what_is_durable_and_nothing_else() -> Non
 
 async def test_a_turn_takes_a_limited_number_of_jobs() -> None:
     async with running(turn_weight_max=3) as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         callers = [asyncio.create_task(rig.submit("first"))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(7)]
         await settle()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.gather(*callers)
-        sizes = [sum(isinstance(w, PutJob) for w in record) for record in rig.ledger.records]
+        sizes = [sum(isinstance(w, PutJob) for w in record) for record in rig.journal.records]
         assert sizes == [1, 3, 3, 1]
 
 
@@ -212,38 +214,38 @@ async def test_a_report_counts_as_much_of_a_turn_as_a_job() -> None:
             await rig.submit(name)
         reports = tuple(succeeded(order) for order in (await rig.poll()).orders)
         assert 1 + len(reports) == 3
-        rig.ledger.shut()
+        rig.journal.shut()
         first = asyncio.create_task(rig.submit("first"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         poll = rig.poll(completed=reports)
         last = asyncio.create_task(rig.submit("last"))
         await settle()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.gather(first, poll, last)
-        came = [sum(isinstance(w, PutJob) for w in record) for record in rig.ledger.records]
+        came = [sum(isinstance(w, PutJob) for w in record) for record in rig.journal.records]
         assert came[-2:] == [0, 1], "the turn was full of reports"
 
 
 async def test_an_input_that_changes_nothing_writes_no_record() -> None:
     async with running() as rig:
         await rig.register()
-        before = len(rig.ledger.records)
+        before = len(rig.journal.records)
         await rig.engine.post(Heartbeat(worker_id=WorkerId("w1")))
-        assert len(rig.ledger.records) == before
+        assert len(rig.journal.records) == before
 
 
 async def test_a_refusal_reaches_its_caller_and_no_other() -> None:
     async with running() as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         callers: list[asyncio.Task[Any]] = [asyncio.create_task(rig.submit("first"))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers += [
             asyncio.create_task(rig.submit("a")),
             asyncio.create_task(rig.engine.post(Cancel(job_id=JobId("ghost")))),
             asyncio.create_task(rig.submit("b")),
         ]
         await settle()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         _, a, refused, b = await asyncio.gather(*callers, return_exceptions=True)
         assert isinstance(a, JobsAccepted)
         assert isinstance(refused, NotFound)
@@ -252,14 +254,14 @@ async def test_a_refusal_reaches_its_caller_and_no_other() -> None:
 
 async def test_a_full_inbox_asks_callers_to_slow_down() -> None:
     async with running(inbox_max=3) as rig:
-        rig.ledger.shut()
+        rig.journal.shut()
         waiting = [asyncio.create_task(rig.submit("first"))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         waiting += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(3)]
         await settle()
         with pytest.raises(BusyError, match="slow down"):
             await rig.submit("one-too-many")
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.gather(*waiting)
         await rig.submit("now-it-fits")
 
@@ -283,15 +285,15 @@ async def test_a_poll_is_closed_even_while_the_inbox_is_full() -> None:
         await rig.register()
         poll = rig.poll()
         await settle()
-        rig.ledger.shut()
+        rig.journal.shut()
         callers = [asyncio.create_task(rig.submit("first", queue="other", cpu=64))]
-        await rig.ledger.reached()
+        await rig.journal.reached()
         callers.append(asyncio.create_task(rig.submit("second", cpu=64)))
         await settle()
         poll.cancel()
         with pytest.raises(asyncio.CancelledError):
             await poll
-        rig.ledger.let_go()
+        rig.journal.let_go()
         await asyncio.gather(*callers)
         await rig.submit("a")
         assert await rig.state("a") is JobState.QUEUED
@@ -301,10 +303,10 @@ async def test_a_job_from_submission_to_end_takes_three_records() -> None:
     async with running() as rig:
         await rig.register()
         await rig.submit("a")
-        before = len(rig.ledger.records)
+        before = len(rig.journal.records)
         answer = await rig.poll()
         await rig.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)
-        assert len(rig.ledger.records) - before == 2
+        assert len(rig.journal.records) - before == 2
         assert await rig.state("a") is JobState.SUCCEEDED
 
 
@@ -326,18 +328,18 @@ async def test_watchers_of_the_journal_wake_for_durable_records_only() -> None:
             await rig.engine.post(Cancel(job_id=JobId("ghost")))
         await settle()
         assert not watcher.done()
-        rig.ledger.shut()
+        rig.journal.shut()
         caller = asyncio.create_task(rig.submit("a"))
-        await rig.ledger.reached()
+        await rig.journal.reached()
         await settle()
         assert not watcher.done()
-        rig.ledger.let_go()
+        rig.journal.let_go()
         assert await watcher == at + 1
         await caller
         assert await rig.engine.journal_notifier.wait_beyond(at) == at + 1, (
             "one that is behind need not wait"
         )
-        changes = await rig.store.catalog.changes_after(Seq(0), 10)
+        changes = await rig.store.queries.changes_after(Seq(0), 10)
         assert [change.seq for change in changes] == [1, 1]
 
 

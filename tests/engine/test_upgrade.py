@@ -18,7 +18,7 @@ NEWER = bytes([1]) + msgspec.msgpack.encode([["from tomorrow", 1]])
 
 def write_newer(store: MemoryStore, epoch: Epoch) -> None:
     """Appends a record of a newer leader, which this program cannot read."""
-    store.ledger.land_late(epoch, 1, NEWER)
+    store.journal.land_late(epoch, 1, NEWER)
 
 
 async def overtaken(it: Cell) -> tuple[Rig, Rig]:
@@ -42,12 +42,12 @@ async def test_an_older_follower_says_so_and_still_knows_who_leads() -> None:
 async def test_an_older_server_leaves_leadership_to_servers_that_can_read_the_journal() -> None:
     async with cell() as it:
         newer, older = await overtaken(it)
-        newer.ledger.is_away = True
-        before = await it.store.ledger.observe()
+        newer.journal.is_away = True
+        before = await it.store.journal.observe()
         for _ in range(5):
             await it.silence()
             await settle()
-        assert await it.store.ledger.observe() == before
+        assert await it.store.journal.observe() == before
         assert not older.engine.ready
 
 
@@ -64,10 +64,10 @@ async def test_an_older_server_can_lead_once_the_newer_ones_records_are_projecte
     async with cell() as it:
         newer, older = await overtaken(it)
         # The newer program folds its record: what is left of it is in the tables.
-        it.store.ledger.connection.execute(
+        it.store.journal.connection.execute(
             "UPDATE journal SET body = ? WHERE body = ?", (b"\x01\x90", NEWER)
         )
-        newer.ledger.is_away = True
+        newer.journal.is_away = True
         await it.silence()
         await until(lambda: older.engine.ready)
         await older.submit("later")

@@ -147,7 +147,7 @@ async def test_a_cell_is_not_asked_again_for_a_token_that_it_does_not_know(
     fleet: TestFleet, gateway: Gateway
 ) -> None:
     south = fleet.cells["south"].server
-    await south.store.access.revoke_token(ADMIN.id, 1)
+    await south.store.tokens.revoke_token(ADMIN.id, 1)
 
     async def unknown() -> bool:
         return (await south.http.get("/jobs")).status_code == 401

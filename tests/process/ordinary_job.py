@@ -26,10 +26,10 @@ JOB = {"name": "ordinary", "task": {"kind": "command", "argv": ["true"]}}
 
 
 class EntryOrder:
-    """Modules of the program in the order in which a call enters each for the first time."""
+    """Modules of the program in the order in which calls enter them."""
 
     def __init__(self) -> None:
-        self.modules: dict[str, None] = {}
+        self.modules: list[str] = [""]
         self.is_on = False
         # Threads that begin later, such as the store's writer, are traced too.
         threading.setprofile(self._enter)
@@ -37,7 +37,9 @@ class EntryOrder:
 
     def _enter(self, frame: FrameType, event: str, _arg: Any) -> None:
         if self.is_on and event == "call" and frame.f_code.co_filename.startswith(SOURCE):
-            self.modules.setdefault(frame.f_code.co_filename.removeprefix(SOURCE))
+            module = frame.f_code.co_filename.removeprefix(SOURCE)
+            if module != self.modules[-1]:
+                self.modules.append(module)
 
 
 class Caller:
@@ -62,7 +64,7 @@ class Caller:
 
 
 async def trace(folder: Path) -> list[str]:
-    """The modules that an ordinary job enters, from its submission until it has succeeded."""
+    """Modules that an ordinary job enters, in order, from its submission until it has succeeded."""
     entered = EntryOrder()
     data = folder / "data"
     service = await start(ServerOptions(host="127.0.0.1", port=0, data=data, lease_ttl_ms=15_000))
@@ -78,7 +80,7 @@ async def trace(folder: Path) -> list[str]:
     agent.request_stop()
     await running
     await service.stop()
-    return list(entered.modules)
+    return entered.modules
 
 
 async def succeeded(caller: Caller, job_id: str, entered: EntryOrder, *, is_traced: bool) -> None:

@@ -43,8 +43,8 @@ async def test_stores_that_share_a_small_pool_never_get_each_others_statements(
     async def read(number: int) -> None:
         store = stores[number % 3]
         for _ in range(15):
-            jobs = await store.catalog.find_jobs(JobQuery(limit=1_000))
-            runs = await store.catalog.find_executions(ExecutionQuery(limit=1_000))
+            jobs = await store.queries.find_jobs(JobQuery(limit=1_000))
+            runs = await store.queries.find_executions(ExecutionQuery(limit=1_000))
             assert [job.id for job in jobs] == sorted((job.id for job in jobs), reverse=True)
             assert all(run.job_id == f"job-{run.id[-4:]}" for run in runs)
             await store.logs.append(run_of(number).execution.id, None, b"x")
@@ -53,14 +53,14 @@ async def test_stores_that_share_a_small_pool_never_get_each_others_statements(
         for number in range(60):
             await leader.append(put(number, labels=(("a", "b"),)), run_of(number))
             with pytest.raises(FencedError):
-                await stores[1].ledger.append(leader.epoch, Seq(leader.seq), 1, [put(9_999)])
+                await stores[1].journal.append(leader.epoch, Seq(leader.seq), 1, [put(9_999)])
 
     async with asyncio.TaskGroup() as group:
         group.create_task(write())
         for number in range(9):
             group.create_task(read(number))
-    assert len(await stores[2].catalog.find_jobs(JobQuery(limit=1_000))) == 60
-    assert (await stores[2].ledger.load()).seq == 60
+    assert len(await stores[2].queries.find_jobs(JobQuery(limit=1_000))) == 60
+    assert (await stores[2].journal.load()).seq == 60
     assert (await stores[0].logs.read(run_of(1).execution.id, 0, 99)).data == b"x" * 15
     for store in stores:
         await store.close()

@@ -149,12 +149,12 @@ class Cluster:
         """Returns jobs that have not ended, by the database."""
         store = self.database.store
         live = tuple(state for state in JobState if state not in FINAL)
-        waiting = await store.catalog.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
-        return [*map(str, waiting)] + ["in the inbox"] * store.ledger.inbox_size
+        waiting = await store.queries.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
+        return [*map(str, waiting)] + ["in the inbox"] * store.journal.inbox_size
 
     async def gather(self) -> History:
         """Collects the history of the run."""
-        catalog = self.database.store.catalog
+        catalog = self.database.store.queries
         jobs = await catalog.find_jobs(JobQuery(limit=EVERYTHING))
         executions: dict[str, list[ObservedExecution]] = {}
         for one in reversed(await catalog.find_executions(ExecutionQuery(limit=EVERYTHING))):
@@ -177,7 +177,7 @@ class Cluster:
             )
             for job in jobs
         ]
-        ledger = self.database.store.ledger
+        ledger = self.database.store.journal
         self.history.journal = await ledger.records_after(_START, EVERYTHING)
         return self.history
 

@@ -116,9 +116,9 @@ class _RemoteStore:
 
     def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
-        self.ledger = cast(JournalStore, _RemotePart(database, machine, store.ledger, version))
-        self.catalog = cast(QueryStore, _RemotePart(database, machine, store.catalog, version))
-        self.access = store.access
+        self.journal = cast(JournalStore, _RemotePart(database, machine, store.journal, version))
+        self.queries = cast(QueryStore, _RemotePart(database, machine, store.queries, version))
+        self.tokens = store.tokens
         self.hooks = store.hooks
         self.notes = store.notes
         self.logs = store.logs
@@ -176,7 +176,9 @@ class _RemotePart:
 
         def append() -> Any:
             done = work()
-            self._database.newer[self._database.store.ledger.projected] = self._database.loop.true_s
+            self._database.newer[self._database.store.journal.projected] = (
+                self._database.loop.true_s
+            )
             return done
 
         return append

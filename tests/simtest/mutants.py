@@ -141,15 +141,15 @@ def _trusts_for_ever() -> list[Patch]:
 
 def _unknown_fate_ignored() -> list[Patch]:
     class TrustingLedger:
-        def __init__(self, ledger: Any) -> None:
-            self._ledger = ledger
+        def __init__(self, journal: Any) -> None:
+            self._journal = journal
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(self._ledger, name)
+            return getattr(self._journal, name)
 
         async def append(self, *args: Any) -> None:
             try:
-                await self._ledger.append(*args)
+                await self._journal.append(*args)
             except UnknownFateError:
                 return
 
@@ -157,7 +157,7 @@ def _unknown_fate_ignored() -> list[Patch]:
 
     def trustingly(self: Engine, *args: Any) -> None:
         init(self, *args)
-        self._ledger = TrustingLedger(self._ledger)
+        self._journal = TrustingLedger(self._journal)
 
     return [(Engine, "__init__", trustingly)]
 

@@ -135,7 +135,7 @@ class SimulatedServer:
             self.die()
             return
         self._closing = asyncio.Event()
-        token_cache = TokenCache(store.access, clock)
+        token_cache = TokenCache(store.tokens, clock)
         await token_cache.refresh()
         deps = self._deps(engine, store, metrics, token_cache)
         listener = self._network.listeners[self.address]
@@ -162,13 +162,13 @@ class SimulatedServer:
         clock = engine.clock
         return AppDeps(
             brain=engine,
-            catalog=store.catalog,
+            queries=store.queries,
             logs=store.logs,
             files=_files(store),
             hooks=store.hooks,
             commits=engine.journal_notifier,
             access=Access(tokens=token_cache, no_auth=True, throttle=Throttle()),
-            audit=AuditLog(store.access, clock),
+            audit=AuditLog(store.tokens, clock),
             metrics=metrics,
             alerts=AlertEvaluator(
                 engine, Sampler(engine, metrics, lambda: None), store.notes, Notifier()

@@ -39,7 +39,7 @@ async def append_for_ever(store: SqliteStore) -> None:
 async def fill_the_disk(store: SqliteStore, database: Path) -> None:
     leader = await leading(store)
     await leader.append(*record(1))
-    await store.ledger.load()
+    await store.journal.load()
     room = database.with_name("rota.db-wal").stat().st_size + 300_000
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     refused = 0
@@ -50,9 +50,9 @@ async def fill_the_disk(store: SqliteStore, database: Path) -> None:
             refused += 1
     say(f"full after {leader.seq}")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert (await store.ledger.load()).seq == leader.seq
+    assert (await store.journal.load()).seq == leader.seq
     await leader.append(*record(leader.seq + 1))
-    assert len(await store.catalog.changes_after(Seq(leader.seq - 1), 1)) == 2 * JOBS_PER_RECORD
+    assert len(await store.queries.changes_after(Seq(leader.seq - 1), 1)) == 2 * JOBS_PER_RECORD
     say(f"went on to {leader.seq}")
 
 

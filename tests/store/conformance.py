@@ -63,22 +63,22 @@ class Appender:
     """A leader that only appends."""
 
     def __init__(self, ledger: JournalStore) -> None:
-        self._ledger = ledger
+        self._journal = ledger
         self.epoch = Epoch(0)
         self.seq = Seq(0)
 
     async def start(self) -> Appender:
-        self.seq = (await self._ledger.load()).seq
-        self.epoch = await self._ledger.claim("test")
+        self.seq = (await self._journal.load()).seq
+        self.epoch = await self._journal.claim("test")
         return self
 
     async def append(self, *writes: AnyWrite, at: Instant = 1) -> None:
-        await self._ledger.append(self.epoch, Seq(self.seq + 1), at, writes)
+        await self._journal.append(self.epoch, Seq(self.seq + 1), at, writes)
         self.seq = Seq(self.seq + 1)
 
 
 async def leading(store: Store) -> Appender:
-    return await Appender(store.ledger).start()
+    return await Appender(store.journal).start()
 
 
 def put(number: int, life: Life = QUEUED, **given: object) -> PutJob:
@@ -112,16 +112,16 @@ class JournalConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put(1), put(2), run_of(1))
-            snapshot = await store.ledger.load()
+            snapshot = await store.journal.load()
         assert snapshot.seq == 1
         assert [job.id for job in snapshot.jobs] == ["job-0001", "job-0002"]
         assert [execution.id for execution in snapshot.executions] == ["execution-0001"]
 
     async def test_an_empty_store_begins_at_nothing(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
-            snapshot = await store.ledger.load()
+            snapshot = await store.journal.load()
             assert (snapshot.seq, snapshot.next_arrival_number, list(snapshot.jobs)) == (0, 0, [])
-            assert await store.catalog.head() == (0, 0)
+            assert await store.queries.head() == (0, 0)
 
     async def test_an_append_at_a_taken_position_is_refused_and_changes_nothing(
         self, make_store: StoreMaker
@@ -130,8 +130,8 @@ class JournalConformance:
             leader = await leading(store)
             await leader.append(put(1))
             with pytest.raises(FencedError):
-                await store.ledger.append(leader.epoch, Seq(1), 1, [put(2)])
-            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0001"]
+                await store.journal.append(leader.epoch, Seq(1), 1, [put(2)])
+            assert [job.id for job in await store.queries.find_jobs(JobQuery())] == ["job-0001"]
             await leader.append(put(3))
 
     async def test_an_old_epoch_is_refused_after_a_claim(self, make_store: StoreMaker) -> None:
@@ -142,7 +142,7 @@ class JournalConformance:
             with pytest.raises(FencedError):
                 await old.append(put(2))
             await new.append(put(3))
-            found = await store.catalog.find_jobs(JobQuery())
+            found = await store.queries.find_jobs(JobQuery())
         assert new.epoch > old.epoch
         assert [job.id for job in found] == ["job-0003", "job-0001"]
 
@@ -150,7 +150,7 @@ class JournalConformance:
         async with make_store() as store:
             leader = await leading(store)
             with pytest.raises(StoreError, match="gap"):
-                await store.ledger.append(leader.epoch, Seq(2), 1, [put(1)])
+                await store.journal.append(leader.epoch, Seq(2), 1, [put(1)])
 
     async def test_the_next_arrival_number_survives_the_newest_job(
         self, make_store: StoreMaker
@@ -159,22 +159,22 @@ class JournalConformance:
             leader = await leading(store)
             await leader.append(put(1), put(7))
             await leader.append(DropJob(JobId("job-0007")))
-            assert (await store.ledger.load()).next_arrival_number == 8
+            assert (await store.journal.load()).next_arrival_number == 8
 
     async def test_changes_can_be_resumed_after_any_record(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             for number in range(1, 6):
                 await leader.append(put(number), run_of(number), at=number)
-            whole = await store.catalog.changes_after(Seq(0), 100)
+            whole = await store.queries.changes_after(Seq(0), 100)
             assert [(c.seq, c.index, c.at) for c in whole] == [
                 (seq, index, seq) for seq in range(1, 6) for index in (0, 1)
             ]
             assert whole[0].write == put(1)
             for seen in range(6):
-                page = await store.catalog.changes_after(Seq(seen), 2)
+                page = await store.queries.changes_after(Seq(seen), 2)
                 assert page == [c for c in whole if seen < c.seq <= seen + 2]
-            assert await store.catalog.head() == (1, 5)
+            assert await store.queries.head() == (1, 5)
 
 
 class ProjectionConformance:
@@ -207,7 +207,7 @@ class ProjectionConformance:
                 await leader.append(*record)
                 for write in record:
                     naive.apply(write)
-                await store.ledger.load()
+                await store.journal.load()
             await assert_same(store, naive)
 
     async def test_an_array_that_is_put_again_stays_one_job(self, make_store: StoreMaker) -> None:
@@ -219,10 +219,10 @@ class ProjectionConformance:
             leader = await leading(store)
             for count in (3, 5):
                 await leader.append(put_array(count))
-                snapshot = await store.ledger.load()
+                snapshot = await store.journal.load()
             assert snapshot.totals.submitted == 1
             assert [job.spec.group for job in snapshot.jobs] == [Array(5)]
-            old = await store.catalog.find_jobs(JobQuery(labels=(("size", "3"),)))
+            old = await store.queries.find_jobs(JobQuery(labels=(("size", "3"),)))
             assert list(old) == []
 
     async def test_an_ending_is_counted_once_a_life(self, make_store: StoreMaker) -> None:
@@ -231,12 +231,12 @@ class ProjectionConformance:
             leader = await leading(store)
             await leader.append(put(1))
             await leader.append(MoveJob(JobId("job-0001"), failed))
-            await store.ledger.load()
+            await store.journal.load()
             await leader.append(MoveJob(JobId("job-0001"), failed))
-            await store.ledger.load()
+            await store.journal.load()
             await leader.append(put(1, Life(JobState.QUEUED, lives=2)))
             await leader.append(MoveJob(JobId("job-0001"), Life(JobState.FAILED, lives=2)))
-            totals = (await store.ledger.load()).totals
+            totals = (await store.journal.load()).totals
         assert totals.submitted == 1
         assert totals.finished == (("default", "failed", 2),)
 
@@ -249,9 +249,9 @@ class ProjectionConformance:
             leader = await leading(store)
             await leader.append(put(1, labels=labels), run_of(1, ExecutionState.SUCCEEDED))
             await leader.append(put(2, labels=labels, dependencies=(Dependency(first),)))
-            await store.ledger.load()
+            await store.journal.load()
             await leader.append(DropJob(second), DropJob(first))
-            catalog = store.catalog
+            catalog = store.queries
             assert await catalog.jobs([first, second]) == []
             assert await catalog.find_executions(ExecutionQuery()) == []
             assert await catalog.find_jobs(JobQuery(labels=labels)) == []
@@ -266,7 +266,7 @@ class ProjectionConformance:
             leader = await leading(store)
             await leader.append(put(1), put(2, dependencies=(Dependency(parent),)))
             await leader.append(DropJob(parent))
-            edges = await store.catalog.edges([child], Direction.UPSTREAM)
+            edges = await store.queries.edges([child], Direction.UPSTREAM)
             assert [(edge.parent, edge.child) for edge in edges] == [(parent, child)]
 
 
@@ -291,11 +291,11 @@ class ReadingConformance:
                 while newest < 100:
                     written = newest
                     wanted = [JobId(f"job-{number:04}") for number in range(1, written + 1)]
-                    assert len(await store.catalog.jobs(wanted)) == written
+                    assert len(await store.queries.jobs(wanted)) == written
                     await asyncio.sleep(0)
 
             await asyncio.gather(write(), read(), read(), read())
-            assert len(await store.catalog.find_jobs(JobQuery(limit=1000))) == 100
+            assert len(await store.queries.find_jobs(JobQuery(limit=1000))) == 100
 
     async def test_many_callers_that_ask_for_one_job_each_get_their_own(
         self, make_store: StoreMaker
@@ -305,12 +305,12 @@ class ReadingConformance:
             leader = await leading(store)
             await leader.append(put(1), *(put(n, dependencies=(first,)) for n in range(2, 9)))
             ids = [JobId(f"job-{number:04}") for number in range(1, 11)]
-            found = await asyncio.gather(*(store.catalog.jobs([one]) for one in ids))
+            found = await asyncio.gather(*(store.queries.jobs([one]) for one in ids))
             assert [[job.id for job in one] for one in found] == [[one] for one in ids[:8]] + [
                 []
             ] * 2
             down = Direction.DOWNSTREAM
-            below = await asyncio.gather(*(store.catalog.edges([one], down) for one in ids))
+            below = await asyncio.gather(*(store.queries.edges([one], down) for one in ids))
             assert [len(edges) for edges in below] == [7] + [0] * 9
 
     @thorough
@@ -324,7 +324,7 @@ class ReadingConformance:
             await leader.append(*(write for record in history for write in record))
             for before in (None, "job-3", "job-0"):
                 page = _with_before(query, before)
-                assert await store.catalog.find_jobs(page) == naive.find_jobs(page)
+                assert await store.queries.find_jobs(page) == naive.find_jobs(page)
 
     @thorough
     @given(history=histories, query=execution_queries)
@@ -335,7 +335,7 @@ class ReadingConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(*(write for record in history for write in record))
-            assert await store.catalog.find_executions(query) == naive.find_executions(query)
+            assert await store.queries.find_executions(query) == naive.find_executions(query)
 
     @settings(thorough, max_examples=examples(4, 20))
     @given(size=st.integers(1, 9), wanted=st.sampled_from([(), ("bulk",)]))
@@ -348,7 +348,7 @@ class ReadingConformance:
             await leader.append(*(put(n, terms=queues[n]) for n in range(40)))
             seen: list[str] = []
             queue = wanted[0] if wanted else None
-            while page := await store.catalog.find_jobs(
+            while page := await store.queries.find_jobs(
                 JobQuery(queue=queue, before=seen[-1] if seen else None, limit=size)
             ):
                 seen += [job.id for job in page]
@@ -362,15 +362,15 @@ class ReadingConformance:
             jobs = (put(n, terms=terms(priority=int(n in urgent))) for n in range(300))
             await leader.append(*jobs)
             for queue in (None, "default"):
-                found = await store.catalog.find_jobs(JobQuery(priority=1, queue=queue, limit=5))
+                found = await store.queries.find_jobs(JobQuery(priority=1, queue=queue, limit=5))
                 assert [job.id for job in found] == ["job-0150", "job-0003"]
 
     async def test_a_key_answers_with_its_newest_record(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            assert await store.catalog.key("k") is None
+            assert await store.queries.key("k") is None
             await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
-            assert await store.catalog.key("k") == KeyRecord("k", "print", b"receipt", 1)
+            assert await store.queries.key("k") == KeyRecord("k", "print", b"receipt", 1)
 
     async def test_a_key_that_is_not_projected_yet_is_reported_as_behind(
         self, make_store: StoreMaker
@@ -381,19 +381,19 @@ class ReadingConformance:
                 key = f"key-{number}"
                 record = KeyRecord(key, "print", b"receipt", number)
                 await leader.append(PutKey(record), at=number)
-                look = await store.catalog.key_at_once(key)
+                look = await store.queries.key_at_once(key)
                 if look.record is None:
                     assert look.behind_since is not None
                     assert look.behind_since <= number
-            written = await store.catalog.key("key-39")
-            look = await store.catalog.key_at_once("key-39")
+            written = await store.queries.key("key-39")
+            look = await store.queries.key_at_once("key-39")
             assert (look.record, look.behind_since) == (written, None)
-            look = await store.catalog.key_at_once("no such key")
+            look = await store.queries.key_at_once("no such key")
             assert (look.record, look.behind_since) == (None, None)
 
     async def test_all_keys_are_read_a_few_at_a_time(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
-            read, keys = store.catalog.keys_after, ("b", "A", "a · k", "c", "a")
+            read, keys = store.queries.keys_after, ("b", "A", "a · k", "c", "a")
             await (await leading(store)).append(*(PutKey(KeyRecord(k, "f", b"r", 1)) for k in keys))
             first = await read("", 3)
             every = first + await read(first[-1], 3)
@@ -404,13 +404,13 @@ class ReadingConformance:
     ) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await store.ledger.put_inbox(b"body", "waits")
-            assert (await store.catalog.key_at_once("waits")).may_wait
+            await store.journal.put_inbox(b"body", "waits")
+            assert (await store.queries.key_at_once("waits")).may_wait
             record = KeyRecord("both", "print", b"receipt", 1)
             await leader.append(PutKey(record))
-            await store.ledger.put_inbox(b"body", "both")
-            assert await store.catalog.key("both") == record
-            assert await store.catalog.key_at_once("both") == KeyStatus(record, None, may_wait=True)
+            await store.journal.put_inbox(b"body", "both")
+            assert await store.queries.key("both") == record
+            assert await store.queries.key_at_once("both") == KeyStatus(record, None, may_wait=True)
 
 
 def _with_before(query: JobQuery, before: str | None) -> JobQuery:

@@ -170,17 +170,17 @@ event_queries = st.builds(
 
 
 async def assert_same(store: Store, naive: NaiveEvents) -> None:
-    snapshot = await store.ledger.load()
+    snapshot = await store.journal.load()
     assert list(snapshot.triggers) == [naive.triggers[one] for one in sorted(naive.triggers)]
     assert list(snapshot.buffered_events) == sorted(
         naive.buffered_event.values(), key=lambda one: (one.at, one.id)
     )
     assert dict(snapshot.totals.reacted) == dict(naive.reacted)
-    accepted = await store.catalog.accepted_events([*KEYS, "nobody"])
+    accepted = await store.queries.accepted_events([*KEYS, "nobody"])
     assert {one.key: one for one in accepted} == naive.accepted
     for trigger_id in TRIGGERS:
         query = TriggerDecisionQuery(trigger_id=trigger_id, limit=1000)
-        assert await store.catalog.find_trigger_decisions(query) == naive.find_decisions(query)
+        assert await store.queries.find_trigger_decisions(query) == naive.find_decisions(query)
 
 
 class EventConformance:
@@ -192,18 +192,18 @@ class EventConformance:
             leader = await leading(store)
             await leader.append(PutEvent(accepted))
             await leader.append(PutEvent(replace(accepted, repeats=1)))
-            assert await store.catalog.accepted_events([KEYS[0]]) == [replace(accepted, repeats=1)]
-            assert len(await store.catalog.find_events(EventQuery())) == 1
+            assert await store.queries.accepted_events([KEYS[0]]) == [replace(accepted, repeats=1)]
+            assert len(await store.queries.find_events(EventQuery())) == 1
 
     async def test_decisions_outlive_their_trigger(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutTrigger(trigger()), PutTriggerDecision(decision(IDS[0])))
             await leader.append(DropTrigger(TRIGGERS[0]))
-            found = await store.catalog.find_trigger_decisions(
+            found = await store.queries.find_trigger_decisions(
                 TriggerDecisionQuery(trigger_id=TRIGGERS[0])
             )
-            assert list((await store.ledger.load()).triggers) == []
+            assert list((await store.journal.load()).triggers) == []
         assert found == [decision(IDS[0])]
 
     async def test_buffered_events_are_loaded_in_order_of_arrival(
@@ -217,7 +217,7 @@ class EventConformance:
                 PutBufferedEvent(buffered_event(IDS[1], 5)),
             )
             await leader.append(ReleaseBufferedEvents((TriggerDecisionId(IDS[1]),)))
-            assert [one.at for one in (await store.ledger.load()).buffered_events] == [3, 9]
+            assert [one.at for one in (await store.journal.load()).buffered_events] == [3, 9]
 
     async def test_endpoints_are_kept_beside_the_journal(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -229,7 +229,7 @@ class EventConformance:
             assert await store.hooks.drop("a")
             assert not await store.hooks.drop("a")
             assert await store.hooks.get("a") is None
-            assert await store.catalog.head() == (0, 0)
+            assert await store.queries.head() == (0, 0)
 
     @given(history=histories, decisions=decision_queries, events=event_queries)
     @thorough
@@ -246,10 +246,10 @@ class EventConformance:
                 await leader.append(*record)
             naive = NaiveEvents(write for record in history for write in record)
             await assert_same(store, naive)
-            assert await store.catalog.find_trigger_decisions(decisions) == naive.find_decisions(
+            assert await store.queries.find_trigger_decisions(decisions) == naive.find_decisions(
                 decisions
             )
-            assert await store.catalog.find_events(events) == naive.find_events(events)
+            assert await store.queries.find_events(events) == naive.find_events(events)
 
     @given(history=histories)
     @thorough
@@ -260,5 +260,5 @@ class EventConformance:
             leader = await leading(store)
             for record in history:
                 await leader.append(*record)
-                await store.catalog.accepted_events(KEYS)
+                await store.queries.accepted_events(KEYS)
             await assert_same(store, NaiveEvents(write for record in history for write in record))

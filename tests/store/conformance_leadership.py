@@ -20,12 +20,12 @@ class LeadershipConformance:
 
     async def test_nobody_leads_an_empty_store(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
-            assert await store.ledger.observe() is None
+            assert await store.journal.observe() is None
 
     async def test_a_claim_is_seen_with_its_address(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
-            epoch = await store.ledger.claim("a", None, "http://a")
-            row = await store.ledger.observe()
+            epoch = await store.journal.claim("a", None, "http://a")
+            row = await store.journal.observe()
         assert row is not None
         assert (row.holder, row.epoch, row.address) == ("a", epoch, "http://a")
 
@@ -33,12 +33,12 @@ class LeadershipConformance:
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            await store.ledger.claim("old")
-            seen = await store.ledger.observe()
-            new = await store.ledger.claim("b", seen)
+            await store.journal.claim("old")
+            seen = await store.journal.observe()
+            new = await store.journal.claim("b", seen)
             with pytest.raises(FencedError):
-                await store.ledger.claim("c", seen)
-            row = await store.ledger.observe()
+                await store.journal.claim("c", seen)
+            row = await store.journal.observe()
         assert row is not None
         assert (row.holder, row.epoch) == ("b", new)
 
@@ -46,22 +46,22 @@ class LeadershipConformance:
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            epoch = await store.ledger.claim("a")
-            seen = await store.ledger.observe()
-            assert await store.ledger.renew(epoch)
-            assert await store.ledger.observe() != seen
+            epoch = await store.journal.claim("a")
+            seen = await store.journal.observe()
+            assert await store.journal.renew(epoch)
+            assert await store.journal.observe() != seen
             with pytest.raises(FencedError):
-                await store.ledger.claim("b", seen)
+                await store.journal.claim("b", seen)
 
     async def test_a_deposed_leader_cannot_renew_nor_resign_for_the_new_one(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            old = await store.ledger.claim("a")
-            await store.ledger.claim("b")
-            assert not await store.ledger.renew(old)
-            await store.ledger.resign(old)
-            row = await store.ledger.observe()
+            old = await store.journal.claim("a")
+            await store.journal.claim("b")
+            assert not await store.journal.renew(old)
+            await store.journal.resign(old)
+            row = await store.journal.observe()
         assert row is not None
         assert row.holder == "b"
 
@@ -69,13 +69,13 @@ class LeadershipConformance:
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            epoch = await store.ledger.claim("a", None, "http://a")
-            await store.ledger.resign(epoch)
-            row = await store.ledger.observe()
+            epoch = await store.journal.claim("a", None, "http://a")
+            await store.journal.resign(epoch)
+            row = await store.journal.observe()
             assert row is not None
             assert (row.holder, row.address) == ("", "")
-            assert not await store.ledger.renew(epoch)
-            assert await store.ledger.claim("b", row) > epoch
+            assert not await store.journal.renew(epoch)
+            assert await store.journal.claim("b", row) > epoch
 
     async def test_a_follower_reads_the_journal_from_any_place(
         self, make_store: StoreMaker
@@ -84,7 +84,7 @@ class LeadershipConformance:
             leader = await leading(store)
             for number in range(1, 5):
                 await leader.append(put(number), run_of(number), at=number)
-            records = await store.ledger.records_after(Seq(1), 2)
+            records = await store.journal.records_after(Seq(1), 2)
         assert [(r.seq, r.epoch, r.at) for r in records] == [
             (2, leader.epoch, 2),
             (3, leader.epoch, 3),
@@ -95,57 +95,57 @@ class LeadershipConformance:
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            ids = [(await store.ledger.put_inbox(body)).id for body in (b"a", b"b", b"c")]
+            ids = [(await store.journal.put_inbox(body)).id for body in (b"a", b"b", b"c")]
             assert ids == sorted(ids)
-            taken = await store.ledger.take_inbox(2)
+            taken = await store.journal.take_inbox(2)
             assert [(entry.id, entry.body) for entry in taken] == [(ids[0], b"a"), (ids[1], b"b")]
-            assert await store.ledger.take_inbox(2) == taken
-            await store.ledger.drop_inbox(ids[:2])
-            assert [entry.body for entry in await store.ledger.take_inbox(9)] == [b"c"]
+            assert await store.journal.take_inbox(2) == taken
+            await store.journal.drop_inbox(ids[:2])
+            assert [entry.body for entry in await store.journal.take_inbox(9)] == [b"c"]
 
     async def test_an_append_consumes_the_entries_it_accepts_and_a_refused_one_none(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            first, second = [(await store.ledger.put_inbox(body)).id for body in (b"a", b"b")]
-            await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [first])
+            first, second = [(await store.journal.put_inbox(body)).id for body in (b"a", b"b")]
+            await store.journal.append(leader.epoch, Seq(1), 1, [put(1)], [first])
             for epoch, seq in ((leader.epoch, Seq(1)), (Epoch(leader.epoch - 1), Seq(2))):
                 with pytest.raises(FencedError):
-                    await store.ledger.append(epoch, seq, 1, [put(2)], [second])
-            assert [entry.id for entry in await store.ledger.take_inbox(9)] == [second]
+                    await store.journal.append(epoch, seq, 1, [put(2)], [second])
+            assert [entry.id for entry in await store.journal.take_inbox(9)] == [second]
 
     async def test_of_two_entries_with_one_key_the_first_stays_and_is_answered(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            first = await store.ledger.put_inbox(b"a", "key")
-            again = await store.ledger.put_inbox(b"b", "key")
+            first = await store.journal.put_inbox(b"a", "key")
+            again = await store.journal.put_inbox(b"b", "key")
             assert again == first
-            assert await store.ledger.inbox_key("key") == first
-            assert await store.ledger.inbox_key("other") is None
-            assert await store.ledger.put_inbox(b"b", "other") != first
-            await store.ledger.drop_inbox([first.id])
-            assert (await store.ledger.put_inbox(b"b", "key")).body == b"b"
+            assert await store.journal.inbox_key("key") == first
+            assert await store.journal.inbox_key("other") is None
+            assert await store.journal.put_inbox(b"b", "other") != first
+            await store.journal.drop_inbox([first.id])
+            assert (await store.journal.put_inbox(b"b", "key")).body == b"b"
 
     async def test_a_key_is_free_again_when_an_append_has_consumed_its_entry(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            first = await store.ledger.put_inbox(b"a", "key", [JobId(an_id(1))])
-            await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [first.id])
-            assert await store.ledger.inbox_job(JobId(an_id(1))) is None
-            assert (await store.ledger.put_inbox(b"b", "key")).body == b"b"
+            first = await store.journal.put_inbox(b"a", "key", [JobId(an_id(1))])
+            await store.journal.append(leader.epoch, Seq(1), 1, [put(1)], [first.id])
+            assert await store.journal.inbox_job(JobId(an_id(1))) is None
+            assert (await store.journal.put_inbox(b"b", "key")).body == b"b"
 
     async def test_a_job_that_waits_for_a_leader_is_found_by_its_id(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            await store.ledger.put_inbox(b"a")
-            entry = await store.ledger.put_inbox(b"b", None, [JobId(an_id(1)), JobId(an_id(2))])
-            assert await store.ledger.inbox_job(JobId(an_id(2))) == entry
-            assert await store.ledger.inbox_job(JobId(an_id(3))) is None
+            await store.journal.put_inbox(b"a")
+            entry = await store.journal.put_inbox(b"b", None, [JobId(an_id(1)), JobId(an_id(2))])
+            assert await store.journal.inbox_job(JobId(an_id(2))) == entry
+            assert await store.journal.inbox_job(JobId(an_id(3))) is None
 
     async def test_servers_are_listed_with_their_newest_announcement(
         self, make_store: StoreMaker

@@ -152,8 +152,8 @@ class ListsConformance:
                 while True:
                     last = seen[-1] if seen else None
                     page = _of(query, limit=limit, before=last)
-                    found = await store.catalog.find_jobs(page)
-                    assert await store.catalog.find_job_ids(page) == [job.id for job in found]
+                    found = await store.queries.find_jobs(page)
+                    assert await store.queries.find_job_ids(page) == [job.id for job in found]
                     seen += [job.id for job in found]
                     if len(found) < limit:
                         break
@@ -172,8 +172,8 @@ class ListsConformance:
                 page = _of(query, limit=2, look=look)
                 seen: list[JobId] = []
                 while True:
-                    ids = await store.catalog.find_job_ids(page)
-                    found = await store.catalog.find_jobs(page)
+                    ids = await store.queries.find_job_ids(page)
+                    found = await store.queries.find_jobs(page)
                     assert [job.id for job in found] == ids, name
                     assert found.rest == ids.rest, name
                     seen += ids
@@ -191,17 +191,17 @@ class ListsConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(*unknown_ids(900), at=NOW)
-            page = await store.catalog.find_jobs(query)
+            page = await store.queries.find_jobs(query)
             assert page == []
             assert page.rest is not None
             assert page.rest < unknown_ids(900)[-1].id
             looks = 1
             while page.rest is not None:
-                page = await store.catalog.find_jobs(_of(query, before=page.rest))
+                page = await store.queries.find_jobs(_of(query, before=page.rest))
                 assert page == []
                 looks += 1
             assert looks > 2
-            whole = await store.catalog.find_jobs(_of(query, look=None))
+            whole = await store.queries.find_jobs(_of(query, look=None))
             assert whole == []
             assert whole.rest is None
 
@@ -221,7 +221,7 @@ class ListsConformance:
             leader = await leading(store)
             await leader.append(*runs, at=NOW)
             while True:
-                page = await store.catalog.find_executions(query)
+                page = await store.queries.find_executions(query)
                 seen += [one.id for one in page]
                 if page.rest is None and len(page) < 3:
                     break
@@ -241,7 +241,7 @@ class ListsConformance:
             leader = await leading(store)
             await leader.append(put(1, terms=asked), put(2, DONE, terms=asked), put_spilled(3))
             ids = [JobId(f"job-{number:04}") for number in range(1, 5)]
-            found = {one.id: one for one in await store.catalog.outlines(ids)}
+            found = {one.id: one for one in await store.queries.outlines(ids)}
         assert found.keys() == set(ids[:3])
         assert found[ids[0]] == Outline(ids[0], JobState.QUEUED, "q", "acme", "bill")
         assert [found[one].state for one in ids[1:3]] == [JobState.SUCCEEDED, JobState.QUEUED]
@@ -251,7 +251,7 @@ class ListsConformance:
             leader = await leading(store)
             await leader.append(put_spilled(1), put(2), put(3, DONE), run_of(3))
             tenant = spec(1).terms.tenant
-            counted = await store.catalog.count_jobs(tenant)
+            counted = await store.queries.count_jobs(tenant)
         assert counted == {JobState.QUEUED: 2, JobState.SUCCEEDED: 1}
 
     async def test_the_first_executions_of_each_stretch_are_counted(
@@ -277,7 +277,7 @@ class ListsConformance:
                 query = SampleQuery(
                     bounds=(ids[0], ids[4], ids[10]), worker_id=worker_id, tenant=tenant, limit=3
                 )
-                found = await store.catalog.sample_executions(query)
+                found = await store.queries.sample_executions(query)
                 wanted = count_naively(executions, query, acme if tenant == "acme" else ())
                 assert sorted(map(repr, found)) == sorted(map(repr, wanted))
                 assert wanted

@@ -89,7 +89,7 @@ class LogsConformance:
                 await store.logs.append(execution_id, 0, b"text")
                 await store.artifacts.write(execution_id, "out", stream(b"data"), 10)
             await leader.append(DropJob(JobId("job-0001")))
-            await store.ledger.load()
+            await store.journal.load()
 
             async def gone() -> bool:
                 page = await store.logs.read(RUN, 0, 99)

@@ -24,6 +24,6 @@ class NotesConformance:
             await store.notes.put("", b"no policy at all")
             policy = Policy(beta=7.0)
             await (await leading(store)).append(PutPolicy(policy))
-            snapshot = await store.ledger.load()
+            snapshot = await store.journal.load()
             assert snapshot.settings.policy == policy
             assert await store.notes.get("") == b"no policy at all"

@@ -88,7 +88,7 @@ class ObjectsConformance:
             await index.keep(kept(RUN))
             await index.keep(kept(OTHER, key="outputs/b"))
             await leader.append(DropJob(JobId("job-0001")))
-            await store.ledger.load()
+            await store.journal.load()
 
             async def to_delete() -> bool:
                 return list(await index.deletions_due(0, 10)) == ["outputs/a"]

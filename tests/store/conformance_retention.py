@@ -76,7 +76,7 @@ class RetentionConformance:
             await store.logs.append(run_id(number, id_at), 0, b"text")
             await store.artifacts.write(run_id(number, id_at), "out", stream(b"data"), 10)
             await index_of(store).keep(kept(run_id(number, id_at), key=f"outputs/{number}"))
-        await store.ledger.load()  # what is not in the tables yet is not old either
+        await store.journal.load()  # what is not in the tables yet is not old either
         return leader, [job_id(number, id_at) for number, (id_at, _) in enumerate(put_ended)]
 
     async def test_a_job_that_ended_before_is_dropped_with_all_that_belongs_to_it(
@@ -84,9 +84,9 @@ class RetentionConformance:
     ) -> None:
         async with make_store() as store:
             _, ids = await self.filled(store)
-            live = await store.ledger.load()
+            live = await store.journal.load()
             assert await drop_all(store, TUESDAY) >= 1
-            catalog, kept = store.catalog, sorted(ids[1:])
+            catalog, kept = store.queries, sorted(ids[1:])
             assert sorted(job.id for job in await catalog.jobs(ids)) == kept
             labelled = await catalog.find_jobs(JobQuery(labels=LABEL))
             assert sorted(job.id for job in labelled) == kept
@@ -94,7 +94,7 @@ class RetentionConformance:
             assert sorted(edge.child for edge in edges) == kept
             runs = await catalog.find_executions(ExecutionQuery())
             assert sorted(run.job_id for run in runs) == kept
-            assert await store.ledger.load() == live
+            assert await store.journal.load() == live
 
     async def test_logs_and_files_of_a_dropped_job_are_removed_and_others_stay(
         self, make_store: StoreMaker
@@ -120,8 +120,8 @@ class RetentionConformance:
         async with make_store() as store:
             _, ids = await self.filled(store)
             await drop_all(store, MONDAY + 365 * DAY)
-            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == [ids[2]]
-            assert [job.id for job in (await store.ledger.load()).jobs] == [ids[2]]
+            assert [job.id for job in await store.queries.find_jobs(JobQuery())] == [ids[2]]
+            assert [job.id for job in (await store.journal.load()).jobs] == [ids[2]]
             assert (await store.logs.read(run_id(2, MONDAY), 0, 9)).data == b"text"
 
     async def test_a_job_that_was_dropped_between_can_still_be_started_over(
@@ -130,23 +130,23 @@ class RetentionConformance:
         """Its record was read before, as a retry does it; the whole job is written again."""
         async with make_store() as store:
             leader, ids = await self.filled(store)
-            (record,) = await store.catalog.jobs(ids[:1])
+            (record,) = await store.queries.jobs(ids[:1])
             await drop_all(store, TUESDAY)
-            assert await store.catalog.jobs(ids[:1]) == []
+            assert await store.queries.jobs(ids[:1]) == []
             again = Life(JobState.QUEUED, lives=2)
             await leader.append(PutJob(record.id, record.spec, again), at=WEDNESDAY)
-            assert [job.life for job in await store.catalog.jobs(ids[:1])] == [again]
-            labelled = await store.catalog.find_jobs(JobQuery(labels=LABEL))
+            assert [job.life for job in await store.queries.jobs(ids[:1])] == [again]
+            labelled = await store.queries.find_jobs(JobQuery(labels=LABEL))
             assert ids[0] in [job.id for job in labelled]
 
     async def test_totals_do_not_change_when_jobs_are_dropped(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader, _ = await self.filled(store)
             await leader.append(PutKey(KeyRecord("key", "print", b"", WEDNESDAY)), at=WEDNESDAY)
-            before = (await store.ledger.load()).totals
+            before = (await store.journal.load()).totals
             await drop_all(store, WEDNESDAY)
-            assert (await store.ledger.load()).totals == before
-            assert await store.catalog.key("key") is not None
+            assert (await store.journal.load()).totals == before
+            assert await store.queries.key("key") is not None
 
     async def test_old_occurrences_are_dropped_too(self, make_store: StoreMaker) -> None:
         schedule_id = ScheduleId("schedule")
@@ -159,14 +159,14 @@ class RetentionConformance:
             leader = await leading(store)
             for one in (monday, wednesday):
                 await leader.append(PutOccurrence(one), at=one.nominal)
-                await store.ledger.load()
-            assert await store.catalog.find_occurrences(query) == [wednesday, monday]
+                await store.journal.load()
+            assert await store.queries.find_occurrences(query) == [wednesday, monday]
             await drop_all(store, TUESDAY)
-            assert await store.catalog.find_occurrences(query) == [wednesday]
+            assert await store.queries.find_occurrences(query) == [wednesday]
 
     async def test_nothing_to_drop_is_no_error(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             assert await drop_all(store, TUESDAY) == 0
             _, ids = await self.filled(store)
             assert await drop_all(store, MONDAY) == 0
-            assert len(await store.catalog.jobs(ids)) == 4
+            assert len(await store.queries.jobs(ids)) == 4

@@ -132,13 +132,13 @@ queries = st.builds(
 
 
 async def assert_same(store: Store, naive: NaiveSchedules) -> None:
-    snapshot = await store.ledger.load()
+    snapshot = await store.journal.load()
     assert list(snapshot.schedules) == [naive.schedules[one] for one in sorted(naive.schedules)]
     assert {one.name: one for one in snapshot.calendars} == naive.calendars
     assert {(d, w): n for d, w, n in snapshot.totals.decided} == dict(naive.decided)
     for schedule_id in SCHEDULES:
         query = OccurrenceQuery(schedule_id=schedule_id, limit=1000)
-        assert await store.catalog.find_occurrences(query) == naive.find(query)
+        assert await store.queries.find_occurrences(query) == naive.find(query)
 
 
 class ScheduleConformance:
@@ -151,7 +151,7 @@ class ScheduleConformance:
             leader = await leading(store)
             await leader.append(PutSchedule(schedule()))
             await leader.append(MoveSchedule(SCHEDULES[0], ScheduleState(7, paused=True)))
-            (kept,) = (await store.ledger.load()).schedules
+            (kept,) = (await store.journal.load()).schedules
         assert kept == replace(schedule(), state=ScheduleState(7, paused=True))
 
     async def test_an_instant_has_one_record_the_newest(self, make_store: StoreMaker) -> None:
@@ -161,7 +161,7 @@ class ScheduleConformance:
             leader = await leading(store)
             await leader.append(PutOccurrence(skipped), PutOccurrence(occurrence(6)))
             await leader.append(PutOccurrence(run))
-            found = await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
+            found = await store.queries.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
         assert found == [occurrence(6), run]
 
     async def test_occurrences_outlive_their_schedule(self, make_store: StoreMaker) -> None:
@@ -169,8 +169,8 @@ class ScheduleConformance:
             leader = await leading(store)
             await leader.append(PutSchedule(schedule()), PutOccurrence(occurrence(5)))
             await leader.append(DropSchedule(SCHEDULES[0]))
-            found = await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
-            assert list((await store.ledger.load()).schedules) == []
+            found = await store.queries.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
+            assert list((await store.journal.load()).schedules) == []
         assert found == [occurrence(5)]
 
     @given(history=histories, query=queries)
@@ -184,7 +184,7 @@ class ScheduleConformance:
                 await leader.append(*record)
             naive = NaiveSchedules(write for record in history for write in record)
             await assert_same(store, naive)
-            assert await store.catalog.find_occurrences(query) == naive.find(query)
+            assert await store.queries.find_occurrences(query) == naive.find(query)
 
     @given(history=histories)
     @thorough
@@ -195,7 +195,7 @@ class ScheduleConformance:
             leader = await leading(store)
             for record in history:
                 await leader.append(*record)
-                await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
+                await store.queries.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
             await assert_same(
                 store, NaiveSchedules(write for record in history for write in record)
             )

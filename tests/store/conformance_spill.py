@@ -37,7 +37,7 @@ class SpillConformance:
             leader = await leading(store)
             await leader.append(put(1), *(put_spilled(number) for number in range(2, 12)))
             await leader.append(*(put_spilled(number, line=5) for number in range(12, 14)), put(14))
-            snapshot = await store.ledger.load(3)
+            snapshot = await store.journal.load(3)
             assert ids(snapshot.jobs) == [1, 2, 3, 4, 12, 13, 14]
             assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 10, 5: 2}
             assert snapshot.next_arrival_number == 15
@@ -51,7 +51,7 @@ class SpillConformance:
                 await leader.append(
                     put_spilled(number), put_spilled(number + 20, line=5), put(number + 50)
                 )
-            first, other, none = await store.ledger.read_spilled(
+            first, other, none = await store.journal.read_spilled(
                 [Refill(SPILL_QUEUE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
             )
             assert (ids(first), ids(other), ids(none)) == ([4, 7], [22, 24, 27, 29], [])
@@ -64,19 +64,19 @@ class SpillConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(*(put_spilled(number) for number in range(1, 7)))
-            await store.ledger.load()
+            await store.journal.load()
             await leader.append(
                 MoveJob(JobId("job-0001"), running),
                 MoveJob(JobId("job-0003"), done),
                 put(4, terms=terms(priority=3)),
                 DropJob(JobId("job-0005")),
             )
-            (left,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)], leader.seq)
+            (left,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)], leader.seq)
             assert ids(left) == [2, 6]
-            snapshot = await store.ledger.load()
+            snapshot = await store.journal.load()
             assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 2}
             assert ids(snapshot.jobs) == [1, 2, 4, 6]
-            found = await store.catalog.jobs([JobId("job-0001"), JobId("job-0003")])
+            found = await store.queries.jobs([JobId("job-0001"), JobId("job-0003")])
             assert {job.life.state for job in found} == {JobState.RUNNING, JobState.CANCELLED}
             assert snapshot.totals.finished == (("default", "cancelled", 1),)
 
@@ -87,7 +87,7 @@ class SpillConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put(1), put_spilled(2, labels=labels), put(3), put_spilled(4))
-            catalog = store.catalog
+            catalog = store.queries
             for query in (
                 JobQuery(),
                 JobQuery(states=(JobState.QUEUED,)),
@@ -105,9 +105,9 @@ class SpillConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put_spilled(1))
-            await store.ledger.load()
+            await store.journal.load()
             await leader.append(MoveJob(JobId("job-0001"), Life(JobState.RUNNING)))
-            assert list((await store.ledger.load()).spill_counts) == []
+            assert list((await store.journal.load()).spill_counts) == []
 
     @settings(thorough, max_examples=examples(8, 60))
     @given(history=histories, after=st.integers(-1, 50), limit=st.integers(1, 4))
@@ -125,7 +125,7 @@ class SpillConformance:
             for record in history:
                 await leader.append(*record)
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
-            found = await store.ledger.read_spilled(wanted, leader.seq)
+            found = await store.journal.read_spilled(wanted, leader.seq)
         for refill, jobs in zip(wanted, found, strict=True):
             orders = [job.spec.arrival_number for job in spill_queues.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
@@ -150,5 +150,5 @@ class SpillConformance:
             for record, wait in zip(records, [True, *waits], strict=False):
                 await leader.append(*record)
                 if wait is not None:
-                    await store.ledger.read_spilled(wanted, leader.seq if wait else Seq(0))
+                    await store.journal.read_spilled(wanted, leader.seq if wait else Seq(0))
             await assert_same(store, naive)

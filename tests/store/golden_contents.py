@@ -63,15 +63,15 @@ def _by_id(found: Iterable[Any]) -> dict[str, Any]:
 
 async def _journal(store: Store) -> dict[str, Any]:
     return {
-        "head": list(await store.catalog.head()),
-        "inbox": [plain(one) for one in await store.ledger.take_inbox(ALL)],
+        "head": list(await store.queries.head()),
+        "inbox": [plain(one) for one in await store.journal.take_inbox(ALL)],
         "cell": await store.name_cell(""),
     }
 
 
 async def _live(store: Store) -> dict[str, Any]:
     """Reads what a leader loads; of jobs and executions the ids, as `_jobs` has them whole."""
-    snapshot: Snapshot = await store.ledger.load(ALL)
+    snapshot: Snapshot = await store.journal.load(ALL)
     return {
         "live_jobs": [one.id for one in snapshot.jobs],
         "live_executions": sorted(one.id for one in snapshot.executions),
@@ -94,9 +94,9 @@ async def _live(store: Store) -> dict[str, Any]:
 
 
 async def _jobs(store: Store) -> dict[str, Any]:
-    jobs = await store.catalog.find_jobs(JobQuery(limit=ALL))
-    executions = await store.catalog.find_executions(ExecutionQuery(limit=ALL))
-    edges = await store.catalog.edges([one.id for one in jobs], Direction.DOWNSTREAM)
+    jobs = await store.queries.find_jobs(JobQuery(limit=ALL))
+    executions = await store.queries.find_executions(ExecutionQuery(limit=ALL))
+    edges = await store.queries.edges([one.id for one in jobs], Direction.DOWNSTREAM)
     return {
         "jobs": _by_id(jobs),
         "executions": _by_id(executions),
@@ -104,15 +104,15 @@ async def _jobs(store: Store) -> dict[str, Any]:
         "labels": {
             number: [one.id for one in found]
             for number in ("0", "11")
-            if (found := await store.catalog.find_jobs(JobQuery(labels=(("number", number),))))
+            if (found := await store.queries.find_jobs(JobQuery(labels=(("number", number),))))
         },
-        "keys": {key: plain(await store.catalog.key(key)) for key in ("key-1", "left-key")},
+        "keys": {key: plain(await store.queries.key(key)) for key in ("key-1", "left-key")},
     }
 
 
 async def _schedules_and_triggers(store: Store) -> dict[str, Any]:
-    snapshot = await store.ledger.load()
-    find = store.catalog
+    snapshot = await store.journal.load()
+    find = store.queries
     return {
         "occurrences": await _each(
             (one.id for one in snapshot.schedules),
@@ -135,7 +135,7 @@ async def _each(
 
 
 async def _files(store: Store) -> dict[str, Any]:
-    executions = await store.catalog.find_executions(ExecutionQuery(limit=ALL))
+    executions = await store.queries.find_executions(ExecutionQuery(limit=ALL))
     ids = [one.id for one in executions]
     outputs = await store.artifacts.list_each(ids)
     return {
@@ -162,9 +162,9 @@ async def _settings(store: Store) -> dict[str, Any]:
 
 
 async def _access(store: Store) -> dict[str, Any]:
-    known = await store.access.load(b"")
+    known = await store.tokens.load(b"")
     return {
         "tokens": _by_id(known.tokens),
         "secret": plain(known.secret),
-        "audit": [plain(one) for one in await store.access.audit(AuditQuery(limit=ALL))],
+        "audit": [plain(one) for one in await store.tokens.audit(AuditQuery(limit=ALL))],
     }

@@ -201,7 +201,7 @@ class NaiveStore:
 
 async def assert_same(store: Store, naive: NaiveStore) -> None:
     """The store's tables and its snapshot are what the naive one says."""
-    catalog = store.catalog
+    catalog = store.queries
     all_jobs = await catalog.find_jobs(JobQuery(limit=1000))
     assert all_jobs == naive.find_jobs(JobQuery(limit=1000))
     everything = ExecutionQuery(limit=1000)
@@ -220,7 +220,7 @@ async def assert_same(store: Store, naive: NaiveStore) -> None:
 
 
 async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
-    snapshot = await store.ledger.load()
+    snapshot = await store.journal.load()
     spill_queues = naive.spill_queues()
     assert dict(snapshot.spill_counts) == {line: len(jobs) for line, jobs in spill_queues.items()}
     live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]

@@ -81,24 +81,24 @@ async def assert_whole(store: Any, blobs: Blobs, recorded: str) -> None:
     for kind, value in expected.items():
         assert found[kind] == value, kind
     assert found.keys() == expected.keys()
-    records = await store.ledger.records_after(Seq(0), ALL)
+    records = await store.journal.records_after(Seq(0), ALL)
     await assert_same(store, NaiveStore(write for record in records for write in record.writes))
     await assert_is_understood(store)
     await assert_files_are_there(store, blobs)
-    seq = (await store.catalog.head())[1]
+    seq = (await store.queries.head())[1]
     leader = await leading(store)
     leader.seq = seq
     await leader.append(put(1))
-    assert len(await store.catalog.find_jobs(JobQuery(limit=ALL))) == len(expected["jobs"]) + 1
+    assert len(await store.queries.find_jobs(JobQuery(limit=ALL))) == len(expected["jobs"]) + 1
 
 
 async def assert_is_understood(store: Any) -> None:
     """Bodies that the store only carries are decoded by the modules that use them."""
-    snapshot = await store.ledger.load()
-    newest = max(record.at for record in await store.ledger.records_after(Seq(0), ALL))
+    snapshot = await store.journal.load()
+    newest = max(record.at for record in await store.journal.records_after(Seq(0), ALL))
     (await build_scheduler(snapshot, Timing(), newest)).check()
-    assert isinstance(decode_receipt((await store.catalog.key("key-1")).receipt), JobsAccepted)
-    entry = await store.ledger.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
+    assert isinstance(decode_receipt((await store.queries.key("key-1")).receipt), JobsAccepted)
+    entry = await store.journal.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
     submission = decode_submission(entry.body)
     assert submission.key.key == "left-key"
     assert submission.jobs[0].spec.terms.name == "left"
@@ -112,7 +112,7 @@ async def assert_files_are_there(store: Any, blobs: Blobs) -> None:
     """The bundle, the large output file and the small one of the job `invoice`."""
     (bundle,) = await store.objects.find_bundles(BundleQuery())
     assert await whole(await blobs.read(bundle.key, 0, bundle.size)) == b"#!/bin/sh\necho hello\n"
-    (job,) = await store.catalog.find_jobs(JobQuery(name="invoice"))
+    (job,) = await store.queries.find_jobs(JobQuery(name="invoice"))
     (large,) = await store.objects.large_outputs([job.life.execution_id])
     content = await whole(await blobs.read(large.key, 0, large.size))
     assert sha256(content).hexdigest() == large.sha256
@@ -204,6 +204,6 @@ async def test_a_leader_of_0_1_can_append_no_more_after_the_migration() -> None:
     functions = "SELECT count(*) FROM pg_proc WHERE proname IN ('open_shelf', 'open_agenda')"
     assert await cell.ask(functions) == 0, "a program of 0.1 calls these before it leads"
     async with cell.opened() as store:
-        seq = (await store.ledger.load()).seq
+        seq = (await store.journal.load()).seq
         with pytest.raises(FencedError):
-            await store.ledger.append(old, Seq(seq + 1), 1, [put(1)])
+            await store.journal.append(old, Seq(seq + 1), 1, [put(1)])

@@ -96,11 +96,11 @@ class TestRetention(RetentionConformance):
 async def test_a_refused_append_writes_nothing_and_the_next_one_goes_on() -> None:
     store = MemoryStore()
     leader = await leading(store)
-    store.ledger.refuse_next_append()
+    store.journal.refuse_next_append()
     with pytest.raises(StoreFullError):
         await leader.append(put(1))
     await leader.append(put(2))
-    assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0002"]
+    assert [job.id for job in await store.queries.find_jobs(JobQuery())] == ["job-0002"]
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -109,9 +109,9 @@ async def test_a_load_after_an_append_of_unknown_outcome_shows_what_happened(
 ) -> None:
     store = MemoryStore()
     leader = await leading(store)
-    store.ledger.leave_next_append_uncertain(written=written)
+    store.journal.leave_next_append_uncertain(written=written)
     with pytest.raises(UnknownFateError):
         await leader.append(put(1))
-    snapshot = await store.ledger.load()
+    snapshot = await store.journal.load()
     assert (snapshot.seq, len(snapshot.jobs)) == (int(written), int(written))
     await (await leading(store)).append(put(2))

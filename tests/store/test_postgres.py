@@ -56,7 +56,7 @@ async def make_store() -> AsyncIterator[StoreMaker]:
         @asynccontextmanager
         async def postgres_store(limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[Store]:
             await admin.execute(EMPTY)
-            await store.ledger.load()  # what it remembers of the journal is no longer true
+            await store.journal.load()  # what it remembers of the journal is no longer true
             if limits == STORE_LIMITS:
                 yield store
                 return
@@ -120,21 +120,21 @@ class TestRetention(RetentionConformance):
 
 async def test_a_key_that_is_nowhere_does_not_wait_in_the_inbox(make_store: StoreMaker) -> None:
     async with make_store() as store:
-        assert not (await store.catalog.key_at_once("nowhere")).may_wait
+        assert not (await store.queries.key_at_once("nowhere")).may_wait
 
 
 async def test_keys_are_looked_up_though_their_connection_was_ended(
     make_store: StoreMaker,
 ) -> None:
     async with make_store() as store, _shared_cell().connected() as admin:
-        await store.catalog.key_at_once("before")
+        await store.queries.key_at_once("before")
         ended = await admin.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'rota keys' AND datname = current_database()"
         )
         assert ended
         for key in ("at once", "and again"):
-            assert (await store.catalog.key_at_once(key)).record is None
+            assert (await store.queries.key_at_once(key)).record is None
 
 
 async def test_the_projector_is_not_woken_until_a_projection_is_due_or_a_reader_waits(
@@ -143,11 +143,11 @@ async def test_the_projector_is_not_woken_until_a_projection_is_due_or_a_reader_
     folded = "SELECT folded_seq FROM rota.meta"
     async with make_store(IDLE_FOR_LONG) as store, _shared_cell().connected() as admin:
         leader = await leading(store)
-        await store.catalog.key("x")  # all that came so far is in the tables
+        await store.queries.key("x")  # all that came so far is in the tables
         await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
         await asyncio.sleep(0.2)
         assert await admin.fetchval(folded) == 0
-        assert await store.catalog.key("k") is not None
+        assert await store.queries.key("k") is not None
         assert await admin.fetchval(folded) == 1
 
 
@@ -157,7 +157,7 @@ async def test_reading_on_among_the_keys_does_not_hurry_the_projection(
     async with make_store(IDLE_FOR_LONG) as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("a", "print", b"receipt", 1)))
-        assert await store.catalog.keys_after("", 1) == ["a"]
+        assert await store.queries.keys_after("", 1) == ["a"]
         await leader.append(PutKey(KeyRecord("b", "print", b"receipt", 1)))
-        assert await store.catalog.keys_after("a", 1) == []
-        assert await store.catalog.keys_after("", 2) == ["a", "b"]
+        assert await store.queries.keys_after("a", 1) == []
+        assert await store.queries.keys_after("", 2) == ["a", "b"]

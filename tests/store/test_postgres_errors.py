@@ -121,11 +121,11 @@ async def test_no_connection_left_is_said_so_and_goes_on_when_there_is_one() -> 
 
         await eventually(refused)
         with pytest.raises(StoreError, match="no connection left"):
-            await store.catalog.head()
+            await store.queries.head()
         await cell.run(f"ALTER ROLE {role} CONNECTION LIMIT -1")
         again = await leading(store)
         await again.append(put(2))
-        assert len(await store.catalog.find_jobs(JobQuery())) == again.seq
+        assert len(await store.queries.find_jobs(JobQuery())) == again.seq
     finally:
         await store.close()
 
@@ -140,16 +140,16 @@ async def test_a_database_that_stops_answering_is_given_up_and_found_again(
         with pytest.raises(UnknownFateError, match=r"0\.5 s"):
             await leader.append(put(2))
         with pytest.raises(StoreError, match="no answer"):
-            await store.ledger.records_after(Seq(0), 9)
+            await store.journal.records_after(Seq(0), 9)
         with pytest.raises(StoreError, match="no answer"):
             await store._readers.run(lambda c: c.fetchval("SELECT 1"), 0.5)
         with pytest.raises(StoreError):
-            await store.ledger.renew(leader.epoch)
+            await store.journal.renew(leader.epoch)
         proxy.heal()
-        assert await store.ledger.renew(leader.epoch)
+        assert await store.journal.renew(leader.epoch)
         again = await leading(store)
         await again.append(put(3))
-        assert len(await store.catalog.find_jobs(JobQuery())) == again.seq
+        assert len(await store.queries.find_jobs(JobQuery())) == again.seq
 
 
 async def test_a_projection_whose_database_vanished_goes_on_over_another_connection(
@@ -158,13 +158,13 @@ async def test_a_projection_whose_database_vanished_goes_on_over_another_connect
     async with through(cell, proxy) as store, cell.opened() as other, asyncio.timeout(SOON_S):
         leader = await leading(store)
         await leader.append(put(1))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
         proxy.become(Mode.DEAF)
-        await other.ledger.append(leader.epoch, Seq(2), 1, [put(2)])
+        await other.journal.append(leader.epoch, Seq(2), 1, [put(2)])
         with pytest.raises(StoreError):
             await store._projector.reached(Seq(2))
         proxy.heal()
-        assert len(await store.catalog.find_jobs(JobQuery())) == 2
+        assert len(await store.queries.find_jobs(JobQuery())) == 2
 
 
 async def test_a_server_can_stop_although_its_database_is_away(cell: Cell, proxy: Proxy) -> None:
@@ -172,7 +172,7 @@ async def test_a_server_can_stop_although_its_database_is_away(cell: Cell, proxy
     store = await open_postgres(dsn, limits=IMPATIENT)
     leader = await leading(store)
     await leader.append(put(1))
-    reading = asyncio.create_task(store.catalog.find_jobs(JobQuery()))
+    reading = asyncio.create_task(store.queries.find_jobs(JobQuery()))
     proxy.become(Mode.HOLE)
     logging = asyncio.create_task(store.logs.append(ExecutionId("x"), 0, b"text"))
     async with asyncio.timeout(SOON_S):
@@ -184,10 +184,10 @@ async def test_a_read_that_is_cancelled_ends_although_the_database_does_not_answ
     cell: Cell, proxy: Proxy
 ) -> None:
     async with through(cell, proxy) as store:
-        await store.catalog.head()
+        await store.queries.head()
         proxy.become(Mode.HOLE)
         before = proxy.swallowed
-        reading = asyncio.create_task(store.catalog.head())
+        reading = asyncio.create_task(store.queries.head())
 
         async def asked() -> bool:
             return proxy.swallowed > before
@@ -208,7 +208,7 @@ async def test_a_caller_waits_for_a_connection_no_longer_than_for_its_work(
         async with admin.transaction():
             await admin.execute("LOCK TABLE rota.inbox, rota.journal IN EXCLUSIVE MODE")
             outcomes = await asyncio.gather(
-                *(store.ledger.put_inbox(b"body") for _ in range(6)), return_exceptions=True
+                *(store.journal.put_inbox(b"body") for _ in range(6)), return_exceptions=True
             )
         assert all(isinstance(one, StoreError) for one in outcomes)
         certain = [one for one in outcomes if not isinstance(one, UnknownFateError)]
@@ -229,8 +229,8 @@ async def test_many_readers_keep_no_server_from_following(cell: Cell) -> None:
             return await cell.ask(sleeping) == POSTGRES_READERS
 
         await eventually(crowded)
-        assert len(await store.ledger.records_after(Seq(0), 9)) == 1
-        assert await store.ledger.take_inbox(9) == []
+        assert len(await store.journal.records_after(Seq(0), 9)) == 1
+        assert await store.journal.take_inbox(9) == []
         for one in crowd:
             one.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
@@ -293,7 +293,7 @@ async def test_a_failover_is_followed_to_the_new_primary_and_not_back_to_the_old
     cell = Cell(server)
     async with cell.opened() as store:
         await (await leading(store)).append(put(1))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
     replica = Replica(server)
     hosts = f"127.0.0.1:{replica.port},127.0.0.1:{server.port}"
     dsn = f"postgresql://rota@{hosts}/{cell.database}?target_session_attrs=read-write"
@@ -304,7 +304,7 @@ async def test_a_failover_is_followed_to_the_new_primary_and_not_back_to_the_old
         try:
             await _fail_over(store, server, replica)
             old = parse_address(dsn.replace(hosts, f"127.0.0.1:{server.port}"))
-            old.identity.__dict__.update(store.ledger._address.identity.__dict__)
+            old.identity.__dict__.update(store.journal._address.identity.__dict__)
             with pytest.raises(StoreError, match="was the primary once"):
                 await connect(old, "test", {})
         finally:
@@ -327,7 +327,7 @@ async def test_connections_to_a_former_primary_are_closed_when_the_new_one_is_kn
         store = await open_postgres(f"postgresql://rota@{hosts}/{cell.database}")
         try:
             await (await leading(store)).append(put(1))
-            await store.catalog.head()
+            await store.queries.head()
             await asyncio.to_thread(replica.promote)
             await cell.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                            " WHERE application_name = 'rota append'")  # fmt: skip
@@ -335,9 +335,9 @@ async def test_connections_to_a_former_primary_are_closed_when_the_new_one_is_kn
             here = "SELECT inet_server_port()"
             ports = [await store._readers.run(lambda c: c.fetchval(here))]
             ports += [await line.read(lambda c: c.fetchval(here))
-                      for line in (store.ledger._leader, store.ledger._follows)]  # fmt: skip
+                      for line in (store.journal._leader, store.journal._follows)]  # fmt: skip
             assert ports == [replica.port] * 3
-            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0002"]
+            assert [job.id for job in await store.queries.find_jobs(JobQuery())] == ["job-0002"]
         finally:
             await store.close()
     finally:
@@ -367,5 +367,5 @@ async def _fail_over(store: PostgresStore, server: PostgresServer, replica: Repl
     # The old one comes back as if it had never left: nothing of ours goes there any more.
     await asyncio.to_thread(server.start)
     await again.append(put(5))
-    found = [job.id for job in await store.catalog.find_jobs(JobQuery())]
+    found = [job.id for job in await store.queries.find_jobs(JobQuery())]
     assert found == [JobId("job-0005"), JobId("job-0004"), JobId("job-0001")]

@@ -48,12 +48,12 @@ async def test_one_of_two_writers_gets_a_position_and_the_other_is_fenced(cell: 
     async with cell.opened() as one, cell.opened() as two:
         leader = await leading(one)
         tries = [
-            store.ledger.append(leader.epoch, Seq(1), 1, [put(number)])
+            store.journal.append(leader.epoch, Seq(1), 1, [put(number)])
             for number, store in enumerate((one, two), 1)
         ]
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
         assert sorted(type(outcome) for outcome in outcomes if outcome is not None) == [FencedError]
-        assert len(await two.catalog.find_jobs(JobQuery())) == 1
+        assert len(await two.queries.find_jobs(JobQuery())) == 1
 
 
 async def test_a_deposed_leader_is_fenced_by_the_claim_of_another_server(cell: Cell) -> None:
@@ -65,7 +65,7 @@ async def test_a_deposed_leader_is_fenced_by_the_claim_of_another_server(cell: C
             await old.append(put(2))
         await new.append(put(3))
         assert new.seq == 2
-        assert not await one.ledger.renew(old.epoch)
+        assert not await one.journal.renew(old.epoch)
 
 
 async def test_a_follower_reads_what_the_leader_has_appended(cell: Cell) -> None:
@@ -73,18 +73,18 @@ async def test_a_follower_reads_what_the_leader_has_appended(cell: Cell) -> None
         leader = await leading(one)
         for number in range(20):
             await leader.append(put(number))
-            assert len(await two.catalog.find_jobs(JobQuery(limit=100))) == number + 1
+            assert len(await two.queries.find_jobs(JobQuery(limit=100))) == number + 1
 
 
 async def test_a_follower_projects_when_no_leader_does(cell: Cell) -> None:
     async with cell.opened() as two:
         async with cell.opened() as one:
             leader = await leading(one)
-            await one.ledger.resign(leader.epoch)
-            epoch = await one.ledger.claim("again")
+            await one.journal.resign(leader.epoch)
+            epoch = await one.journal.claim("again")
             one._projector.leads = False  # as if it died right after the append
-            await one.ledger.append(epoch, Seq(1), 1, [put(1)])
-        assert len(await two.catalog.find_jobs(JobQuery())) == 1
+            await one.journal.append(epoch, Seq(1), 1, [put(1)])
+        assert len(await two.queries.find_jobs(JobQuery())) == 1
 
 
 async def test_a_backend_that_dies_during_an_append_leaves_its_outcome_unknown_until_a_load(
@@ -103,7 +103,7 @@ async def test_a_backend_that_dies_during_an_append_leaves_its_outcome_unknown_u
         again = await leading(store)
         assert again.seq == 1
         await again.append(put(3))
-        found = await store.catalog.find_jobs(JobQuery())
+        found = await store.queries.find_jobs(JobQuery())
         assert [job.id for job in found] == ["job-0003", "job-0001"]
 
 
@@ -112,12 +112,12 @@ async def test_a_record_that_was_written_although_its_answer_was_lost_is_found_b
 ) -> None:
     async with cell.opened() as store, cell.opened() as other:
         leader = await leading(store)
-        await other.ledger.append(leader.epoch, Seq(1), 1, [put(1)])
+        await other.journal.append(leader.epoch, Seq(1), 1, [put(1)])
         with pytest.raises(FencedError):
             await leader.append(put(2))
         again = await leading(store)
         assert again.seq == 1
-        assert [job.id for job in (await store.ledger.load()).jobs] == ["job-0001"]
+        assert [job.id for job in (await store.journal.load()).jobs] == ["job-0001"]
 
 
 async def test_a_held_lock_is_reported_and_waited_for_no_longer_than_needed(
@@ -151,7 +151,7 @@ async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(cell: Ce
         await eventually(settled)
         again = await leading(store)
         await again.append(put(2))
-        assert again.seq == len(await store.catalog.find_jobs(JobQuery()))
+        assert again.seq == len(await store.queries.find_jobs(JobQuery()))
 
 
 async def test_an_append_is_asked_for_in_the_task_of_its_caller(cell: Cell) -> None:
@@ -184,7 +184,7 @@ async def test_a_commit_with_a_warning_is_no_success(cell: Cell) -> None:
         )
         with pytest.raises(UnknownFateError, match="not replicated"):
             await leader.append(put(2))
-        assert (await store.ledger.load()).seq == 2
+        assert (await store.journal.load()).seq == 2
 
 
 @pytest.mark.parametrize(
@@ -214,20 +214,20 @@ async def test_a_refusal_of_the_database_is_certain_and_says_why(
         assert not isinstance(refused.value, UnknownFateError | FencedError)
         await cell.run("DROP TRIGGER refuse ON rota.journal")
         await leader.append(put(2))
-        assert [job.spec.arrival_number for job in (await store.ledger.load()).jobs] == [2]
+        assert [job.spec.arrival_number for job in (await store.journal.load()).jobs] == [2]
 
 
 async def test_a_projection_that_fails_is_reported_to_readers_and_made_up_for(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(put(1))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
         await cell.run("ALTER TABLE rota.jobs_live ADD CONSTRAINT broken CHECK (false) NOT VALID")
         await leader.append(put(2))
         with pytest.raises(StoreError, match="cannot follow"):
-            await store.catalog.jobs([])
+            await store.queries.jobs([])
         await cell.run("ALTER TABLE rota.jobs_live DROP CONSTRAINT broken")
-        assert len(await store.catalog.find_jobs(JobQuery())) == 2
+        assert len(await store.queries.find_jobs(JobQuery())) == 2
 
 
 async def test_a_record_that_the_database_lost_is_not_projected_from_memory(cell: Cell) -> None:
@@ -237,12 +237,12 @@ async def test_a_record_that_the_database_lost_is_not_projected_from_memory(cell
         await cell.run("ALTER TABLE rota.jobs_live ADD CONSTRAINT broken CHECK (false) NOT VALID")
         await leader.append(put(1))
         with pytest.raises(StoreError, match="cannot follow"):
-            await store.catalog.jobs([])
+            await store.queries.jobs([])
         async with cell.connected() as other:
             other_record = encode_record([put(2)])
             await other.execute("UPDATE rota.journal SET epoch = 99, body = $1", other_record)
             await other.execute("ALTER TABLE rota.jobs_live DROP CONSTRAINT broken")
-        found = await store.catalog.find_jobs(JobQuery())
+        found = await store.queries.find_jobs(JobQuery())
     assert [job.id for job in found] == ["job-0002"]
 
 
@@ -259,13 +259,13 @@ async def test_a_crash_of_postgres_loses_nothing_and_needs_no_restart_of_ours(
             await append_for_ever(leader)
         await dying
         with pytest.raises(StoreError):
-            await store.ledger.renew(leader.epoch)
+            await store.journal.renew(leader.epoch)
         await asyncio.to_thread(own_server.start)
         again = await leading(store)
         assert again.seq in (leader.seq, leader.seq + 1)  # the last one was in doubt
         await again.append(put(again.seq + 1))
         everything = JobQuery(limit=100_000)
-        assert len(await store.catalog.find_jobs(everything)) == again.seq
+        assert len(await store.queries.find_jobs(everything)) == again.seq
 
 
 @pytest.mark.process
@@ -293,7 +293,7 @@ async def test_a_commit_that_waits_for_a_lost_standby_is_never_called_a_success(
         with pytest.raises(UnknownFateError, match="warned"):
             await first
         with pytest.raises(UnknownFateError, match="no answer"):
-            await store.ledger.append(leader.epoch, Seq(2), 1, [put(2)])
+            await store.journal.append(leader.epoch, Seq(2), 1, [put(2)])
         await admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
         await admin.execute("SELECT pg_reload_conf()")
 
@@ -303,7 +303,7 @@ async def test_a_commit_that_waits_for_a_lost_standby_is_never_called_a_success(
         await eventually(nobody_waits)  # a commit in doubt may still take its place
         again = await leading(store)
         await again.append(put(3))
-        assert again.seq == len(await store.catalog.find_jobs(JobQuery())) == 3
+        assert again.seq == len(await store.queries.find_jobs(JobQuery())) == 3
 
 
 @pytest.mark.process
@@ -324,9 +324,9 @@ async def test_a_database_that_is_not_there_is_named_without_its_password() -> N
 
 async def test_epochs_are_never_used_twice_by_racing_servers(cell: Cell) -> None:
     async with cell.opened() as one, cell.opened() as two, cell.opened() as three:
-        await one.ledger.claim("first")
-        seen = await one.ledger.observe()
-        claims = [store.ledger.claim("x", seen) for store in (one, two, three)]
+        await one.journal.claim("first")
+        seen = await one.journal.observe()
+        claims = [store.journal.claim("x", seen) for store in (one, two, three)]
         outcomes = await asyncio.gather(*claims, return_exceptions=True)
         assert [outcome for outcome in outcomes if isinstance(outcome, int)] == [Epoch(2)]
         assert sum(isinstance(outcome, FencedError) for outcome in outcomes) == 2

@@ -80,7 +80,7 @@ async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(cell: Cell)
         line.may_answer.clear()
         before = asyncio.create_task(glance.see(REVISION))
         await line.has_read.wait()
-        await store.access.add_token(token(1))
+        await store.tokens.add_token(token(1))
         await application.fetchval(_SUBMIT, json.dumps({"name": "n"}))
         after = asyncio.gather(glance.see(REVISION), glance.see(HAS_INBOX))
         await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(cell: Cell)
 
 async def test_who_goes_away_does_not_take_the_answer_from_the_others(cell: Cell) -> None:
     async with cell.opened() as store:
-        gone, stays = (asyncio.create_task(store.access.revision()) for _ in range(2))
+        gone, stays = (asyncio.create_task(store.tokens.revision()) for _ in range(2))
         await asyncio.sleep(0)
         gone.cancel()
         assert await stays == 0
@@ -103,17 +103,17 @@ async def test_a_look_that_fails_is_told_to_all_and_the_next_one_is_a_new_one(ce
         async with cell.connected() as other, other.transaction():
             await other.execute("LOCK TABLE rota.access")
             looks = await asyncio.gather(
-                store.access.revision(), store.access.revision(), return_exceptions=True
+                store.tokens.revision(), store.tokens.revision(), return_exceptions=True
             )
         assert [isinstance(one, StoreError) for one in looks] == [True, True]
-        assert await store.access.revision() == 0
+        assert await store.tokens.revision() == 0
 
 
 async def _all_that_a_server_does_by_itself(store: PostgresStore) -> list[Any]:
     """The tokens' number, the inbox, an announcement, the others, what a commit is worth."""
     return await asyncio.gather(
-        store.access.revision(),
-        store.ledger.take_inbox(9),
+        store.tokens.revision(),
+        store.journal.take_inbox(9),
         store.nodes.announce(Node(node="here")),
         store.nodes.everyone(),
         store.durability(),
@@ -166,13 +166,13 @@ async def test_a_locked_table_is_in_nobody_elses_way(
 
 async def test_a_revoked_token_is_heard_of_while_the_inbox_is_being_rewritten(cell: Cell) -> None:
     async with cell.opened() as store:
-        await store.access.add_token(token(1))
-        before = await store.access.revision()
+        await store.tokens.add_token(token(1))
+        before = await store.tokens.revision()
         async with cell.connected() as vacuum, vacuum.transaction():
             await vacuum.execute("LOCK TABLE rota.inbox IN ACCESS EXCLUSIVE MODE")
-            await store.access.revoke_token(token(1).id, Instant(5))
-            inbox = asyncio.create_task(store.ledger.take_inbox(9))
-            assert await store.access.revision() > before
+            await store.tokens.revoke_token(token(1).id, Instant(5))
+            inbox = asyncio.create_task(store.journal.take_inbox(9))
+            assert await store.tokens.revision() > before
             with pytest.raises(StoreError):
                 await inbox
 

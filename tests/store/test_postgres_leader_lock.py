@@ -26,7 +26,7 @@ async def cell() -> Cell:
 async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: Cell) -> None:
     async with cell.opened() as two:
         async with cell.opened() as one:
-            await one.ledger.claim("one")
+            await one.journal.claim("one")
             assert (await seen(two)).present
             # Its connection breaks while it lives: it shows itself again, without being asked.
             await cell.ask(_END, "rota leader")
@@ -37,8 +37,8 @@ async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: 
             await eventually(is_back)
         row = await seen(two)
         assert (row.holder, row.present) == ("one", False)
-        epoch = await two.ledger.claim("two", row)
-        await two.ledger.resign(epoch)
+        epoch = await two.journal.claim("two", row)
+        await two.journal.resign(epoch)
         assert not (await seen(two)).present
 
 
@@ -52,7 +52,7 @@ async def test_a_server_that_is_frozen_in_a_projection_does_not_block_the_others
         await frozen.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")
         leader = await leading(store)
         await leader.append(put(1))
-        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+        assert len(await store.queries.find_jobs(JobQuery())) == 1
 
         async def is_ended() -> bool:
             return frozen.is_closed()
@@ -70,12 +70,12 @@ async def test_a_session_of_another_application_that_waits_for_its_client_is_lef
             leader = await leading(store)
             await leader.append(put(1))
             with pytest.raises(StoreError, match="lock timeout"):
-                await store.catalog.find_jobs(JobQuery())
+                await store.queries.find_jobs(JobQuery())
         await somebody.close()
 
 
 async def seen(store: PostgresStore) -> LeaderRow:
     """The leader's row."""
-    row = await store.ledger.observe()
+    row = await store.journal.observe()
     assert row is not None
     return row

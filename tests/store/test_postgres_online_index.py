@@ -53,7 +53,7 @@ async def older(cell: Cell) -> AsyncIterator[PostgresStore]:
     try:
         leader = await leading(store)
         await leader.append(*unknown_ids(30), at=NOW)
-        assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 30
+        assert len(await store.queries.find_jobs(JobQuery(limit=100))) == 30
         yield store
     finally:
         await store.close()
@@ -80,7 +80,7 @@ async def test_a_steps_indexes_are_built_before_it_and_taken_by_it(cell: Cell) -
             == 1
         )
         await assert_all_whole(cell)
-        assert len(await store.catalog.find_jobs(JobQuery(name="a", queue="default"))) == 10
+        assert len(await store.queries.find_jobs(JobQuery(name="a", queue="default"))) == 10
 
 
 async def test_an_index_that_a_crash_left_unfinished_is_built_again(cell: Cell) -> None:
@@ -123,8 +123,8 @@ async def test_the_store_is_written_and_read_while_an_index_waits_to_be_finished
                     assert not migrating.done()
                     await asyncio.sleep(0.01)
             await leader.append(*unknown_ids(60)[30:], at=NOW)
-            assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 60
+            assert len(await store.queries.find_jobs(JobQuery(limit=100))) == 60
             assert not migrating.done()
         assert await migrating
         await assert_all_whole(cell)
-        assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 60
+        assert len(await store.queries.find_jobs(JobQuery(limit=100))) == 60

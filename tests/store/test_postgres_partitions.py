@@ -106,13 +106,13 @@ async def test_finished_work_goes_to_its_day_and_live_work_stays_in_the_small_ta
         leader = await leading(store)
         done, waiting = put_at(1, MONDAY, life(MONDAY)), put_at(2, MONDAY)
         await leader.append(done, run_at(1, done.id, MONDAY), waiting, at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         assert await place_of(cell, "jobs_done", done.id) == "jobs_done_20241004"
         run = run_id(1, MONDAY)
         assert await place_of(cell, "executions_done", run) == "executions_done_20241004"
         assert await place_of(cell, "jobs_live", waiting.id) == "jobs_live"
         await leader.append(MoveJob(waiting.id, life(MONDAY + 5)), at=MONDAY + 5)
-        await store.ledger.load()
+        await store.journal.load()
         assert await cell.ask("SELECT count(*) FROM rota.jobs_live") == 0
         assert await place_of(cell, "jobs_done", waiting.id) == "jobs_done_20241004"
 
@@ -121,7 +121,7 @@ async def test_tomorrow_has_its_partition_today(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(put_at(1, MONDAY), at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
     assert await partitions(cell, "jobs_done") == [
         "jobs_done_20241004",
         "jobs_done_20241005",
@@ -134,12 +134,12 @@ async def test_rows_that_came_before_their_partition_move_into_it(cell: Cell) ->
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(early, at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         assert await place_of(cell, "jobs_done", early.id) == "jobs_done_rest"
         await leader.append(put_at(2, WEEK_LATER), at=WEEK_LATER)
-        await store.ledger.load()
+        await store.journal.load()
         assert await place_of(cell, "jobs_done", early.id) == "jobs_done_20241011"
-        assert [job.id for job in await store.catalog.jobs([early.id])] == [early.id]
+        assert [job.id for job in await store.queries.jobs([early.id])] == [early.id]
 
 
 async def test_a_long_query_holds_up_neither_the_projection_nor_the_move_to_a_new_day(
@@ -148,15 +148,15 @@ async def test_a_long_query_holds_up_neither_the_projection_nor_the_move_to_a_ne
     async with cell.opened() as store, cell.connected() as report:
         leader = await leading(store)
         await leader.append(put_at(1, MONDAY), at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         job = put_at(2, WEEK_LATER, life(WEEK_LATER))
         async with report.transaction():
             await report.fetch("SELECT count(*) FROM rota.jobs_done")
             await leader.append(job, at=WEEK_LATER)
-            assert len(await store.catalog.jobs([job.id])) == 1
+            assert len(await store.queries.jobs([job.id])) == 1
             assert await place_of(cell, "jobs_done", job.id) == "jobs_done_rest"
         await leader.append(put_at(3, WEEK_LATER), at=WEEK_LATER)
-        await store.ledger.load()
+        await store.journal.load()
         assert await place_of(cell, "jobs_done", job.id) == "jobs_done_20241011"
 
 
@@ -170,13 +170,13 @@ async def monday_of_all_kinds(leader: Appender, store: PostgresStore) -> Sequenc
     writes: list[AnyWrite] = [ended, late, waiting]
     writes += [run_at(n, job.id, MONDAY) for n, job in enumerate((ended, late, waiting), 1)]
     await leader.append(*writes, at=MONDAY)
-    await store.ledger.load()  # folded by itself: a window makes the partitions of its last day
+    await store.journal.load()  # folded by itself: a window makes the partitions of its last day
     await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
     for number in (1, 2, 3):
         await store.logs.append(run_id(number, MONDAY), 0, b"text")
         await store.artifacts.write(run_id(number, MONDAY), "out", stream(b"data"), 10)
     await leader.append(MoveJob(late.id, life(WEEK_LATER)), at=WEEK_LATER)
-    await store.ledger.load()
+    await store.journal.load()
     return ended, late, waiting
 
 
@@ -187,11 +187,11 @@ async def test_spilled_jobs_stay_when_their_day_is_dropped(cell: Cell) -> None:
         ended, waiting = (put_at(number, MONDAY, labels=labels) for number in (1, 2))
         shelved = PutJob(waiting.id, waiting.spec, Life(JobState.QUEUED, line=7))
         await leader.append(ended, shelved, at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
-        await store.ledger.load()
+        await store.journal.load()
         assert (await store.drop_before(TUESDAY)).jobs == 1
-        (left,) = await store.catalog.find_jobs(JobQuery(labels=labels))
+        (left,) = await store.queries.find_jobs(JobQuery(labels=labels))
         assert left.id == waiting.id
 
 
@@ -201,11 +201,11 @@ async def test_a_day_is_dropped_with_all_that_was_finished_then_and_nothing_else
     async with cell.opened() as store:
         leader = await leading(store)
         ended, late, waiting = await monday_of_all_kinds(leader, store)
-        before = await store.ledger.load()
+        before = await store.journal.load()
         assert await store.drop_before(TUESDAY) == Dropped(2, more=True)
         assert await store.drop_before(TUESDAY) == Dropped(0, more=False)
         assert "jobs_done_20241004" not in await partitions(cell, "jobs_done")
-        catalog = store.catalog
+        catalog = store.queries
         everybody = [ended.id, late.id, waiting.id]
         kept = sorted([late.id, waiting.id])
         assert sorted(job.id for job in await catalog.jobs(everybody)) == kept
@@ -218,9 +218,9 @@ async def test_a_day_is_dropped_with_all_that_was_finished_then_and_nothing_else
         sizes = [(await store.logs.read(run_id(n, MONDAY), 0, 9)).size for n in (1, 2, 3)]
         files = [len(await store.artifacts.list(run_id(n, MONDAY))) for n in (1, 2, 3)]
         assert (sizes, files) == ([0, 4, 4], [0, 1, 1])
-        assert await store.ledger.load() == before
+        assert await store.journal.load() == before
         await leader.append(MoveJob(waiting.id, life(WEEK_LATER)), at=WEEK_LATER)
-        await store.ledger.load()
+        await store.journal.load()
         while (await store.drop_before(WEEK_LATER + DAY_MS)).more:
             pass
         assert await catalog.find_jobs(JobQuery()) == []
@@ -235,7 +235,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         for job in jobs:
             await leader.append(job, run_at(job.spec.arrival_number, job.id, job.spec.created_at),
                                 at=job.spec.created_at)  # fmt: skip
-            await store.ledger.load()
+            await store.journal.load()
         ids = [job.id for job in jobs]
         done = asyncio.Event()
 
@@ -250,7 +250,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
                 reads += 1
             return reads
 
-        reading = [asyncio.create_task(read(one.catalog)) for one in (store, follower, store)]
+        reading = [asyncio.create_task(read(one.queries)) for one in (store, follower, store)]
         dropped = 0
         async with asyncio.timeout(30):
             while dropped < days - 2:
@@ -261,7 +261,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
                         raise
         done.set()
         assert all(await asyncio.gather(*reading))
-        assert len(await store.catalog.find_jobs(JobQuery())) == 2
+        assert len(await store.queries.find_jobs(JobQuery())) == 2
 
 
 async def test_occurrences_are_dropped_with_their_day(cell: Cell) -> None:
@@ -274,15 +274,15 @@ async def test_occurrences_are_dropped_with_their_day(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(PutOccurrence(old), PutOccurrence(early), at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         await leader.append(PutOccurrence(new), at=WEEK_LATER)
-        await store.ledger.load()
+        await store.journal.load()
         assert "occurrences_20241004" in await partitions(cell, "occurrences")
-        assert await store.catalog.find_occurrences(query) == [new, old, early]
+        assert await store.queries.find_occurrences(query) == [new, old, early]
         while (await store.drop_before(TUESDAY)).more:
             pass
         assert "occurrences_20241004" not in await partitions(cell, "occurrences")
-        assert await store.catalog.find_occurrences(query) == [new]
+        assert await store.queries.find_occurrences(query) == [new]
 
 
 async def test_old_journal_and_keys_are_dropped_by_partition_and_the_newest_stays() -> None:
@@ -292,23 +292,23 @@ async def test_old_journal_and_keys_are_dropped_by_partition_and_the_newest_stay
         await leader.append(PutKey(KeyRecord("old", "f", b"", MONDAY)), at=MONDAY)
         for number in range(34):
             await leader.append(put_at(number, MONDAY), at=MONDAY)
-            await store.ledger.load()
+            await store.journal.load()
         await leader.append(put_at(99, WEEK_LATER), at=WEEK_LATER)
-        await store.ledger.load()
-        assert await store.catalog.key("old") is None
-        assert await store.catalog.head() == (31, 36)
-        assert len(await store.catalog.changes_after(Seq(30), 100)) == 6
+        await store.journal.load()
+        assert await store.queries.key("old") is None
+        assert await store.queries.head() == (31, 36)
+        assert len(await store.queries.changes_after(Seq(30), 100)) == 6
         await leader.append(put_at(100, WEEK_LATER), at=WEEK_LATER)
-        assert (await store.ledger.load()).seq == 37
+        assert (await store.journal.load()).seq == 37
 
 
 async def test_ten_thousand_jobs_in_one_record_become_rows(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(*(put_at(n, MONDAY + n) for n in range(10_000)), at=MONDAY)
-        snapshot = await store.ledger.load()
+        snapshot = await store.journal.load()
         assert [job.spec.arrival_number for job in snapshot.jobs] == list(range(10_000))
-        assert (await store.catalog.find_jobs(JobQuery(limit=1)))[0].spec.arrival_number == 9_999
+        assert (await store.queries.find_jobs(JobQuery(limit=1)))[0].spec.arrival_number == 9_999
 
 
 async def plan(cell: Cell, page: Statement) -> str:
@@ -365,7 +365,7 @@ async def test_every_page_of_a_long_history_is_found_by_an_index(cell: Cell) -> 
             await leader.append(*jobs, at=at)
             await leader.append(*(run_at(n, job.id, at + n) for n, job in enumerate(jobs)), at=at)
             await leader.append(*(put_at(n + 5_000, at + n) for n in range(4_000)), at=at)
-        await store.ledger.load()
+        await store.journal.load()
     for name, page in PAGES.items():
         shown = await plan(cell, page)
         large = ("jobs_live", "jobs_done_2024", "executions_done_2024", "labels_2024")

@@ -31,7 +31,7 @@ async def cell() -> Cell:
         leader = await leading(store)
         await leader.append(put(1), run_of(1))
         await leader.append(DropJob(JobId("job-0001")))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
     async with cell.connected() as connection:
         await connection.execute("VACUUM")
         await connection.execute("ANALYZE")
@@ -68,7 +68,7 @@ async def test_plans_of_an_empty_table_are_not_kept_when_it_fills(cell: Cell) ->
 
         async def move(few: Sequence[JobId], life: Life) -> None:
             await leader.append(*[MoveJob(job_id, life) for job_id in few])
-            await store.catalog.jobs([])
+            await store.queries.jobs([])
 
         await leader.append(put(1))
         await move(ids[:1], ended)
@@ -89,21 +89,21 @@ async def test_ids_of_a_table_that_was_vacuumed_while_empty_are_found_by_key_alo
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(*map(put, numbers), *map(run_of, numbers))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
         await leader.append(*map(DropJob, ids))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
     async with cell.connected() as connection:
         await connection.execute("VACUUM (TRUNCATE false, ANALYZE)")
         await connection.execute("SELECT pg_stat_reset()")
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(*map(put, numbers), *map(run_of, numbers))
-        await store.catalog.jobs([])
+        await store.queries.jobs([])
         for start in range(0, len(ids), 100):
             few = ids[start : start + 100]
             await leader.append(*[MoveJob(job_id, Life(JobState.RUNNING)) for job_id in few])
-            await store.catalog.jobs([])
+            await store.queries.jobs([])
             runs = range(start + 1, start + 101)
             await leader.append(*[run_of(number, ExecutionState.SUCCEEDED) for number in runs])
-            await store.catalog.jobs([])
+            await store.queries.jobs([])
     assert await cell.ask(_READ, "%_live") == 0

@@ -33,8 +33,8 @@ async def end_all(leader: Appender) -> None:
 
 async def read(store: PostgresStore) -> None:
     """Whoever reads waits for the fold."""
-    await store.catalog.jobs([])
-    await store.catalog.count_jobs("default")
+    await store.queries.jobs([])
+    await store.queries.count_jobs("default")
 
 
 async def written(cell: Cell) -> tuple[int, ...]:

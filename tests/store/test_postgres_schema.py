@@ -62,12 +62,12 @@ async def test_all_works_without_named_statements_as_behind_pgbouncer(cell: Cell
         leader = await leading(store)
         await leader.append(put(1, labels=(("a", "b"),)), run_of(1))
         await leader.append(put(2))
-        assert len((await store.ledger.load()).jobs) == 2
-        assert len(await store.catalog.find_jobs(JobQuery(labels=(("a", "b"),)))) == 1
+        assert len((await store.journal.load()).jobs) == 2
+        assert len(await store.queries.find_jobs(JobQuery(labels=(("a", "b"),)))) == 1
         await store.logs.append(run_of(1).execution.id, 0, b"text")
         named = "SELECT count(*) FROM pg_prepared_statements"
         assert await store._readers.run(lambda c: c.fetchval(named)) == 0
-        assert await store.ledger._appends.read(lambda c: c.fetchval(named)) == 0
+        assert await store.journal._appends.read(lambda c: c.fetchval(named)) == 0
         folding = store._projector._connection.read(lambda c: c.fetchval(named))
         assert await store._projector._in_thread(folding) == 0
 
@@ -81,14 +81,14 @@ async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_comm
         rolled_back = application.transaction()
         await rolled_back.start()
         await application.fetchval(submit, json.dumps({"name": "gone"}))
-        assert len(await store.ledger.take_inbox(9)) == 1
+        assert len(await store.journal.take_inbox(9)) == 1
         await rolled_back.rollback()
-        (entry,) = await store.ledger.take_inbox(9)
+        (entry,) = await store.journal.take_inbox(9)
         assert entry.kind is InboxKind.SPEC
         assert json.loads(entry.body) == {"job_id": str(kept), "spec": {"name": "kept"}}
         leader = await leading(store)
-        await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [entry.id])
-        assert await store.ledger.take_inbox(9) == []
+        await store.journal.append(leader.epoch, Seq(1), 1, [put(1)], [entry.id])
+        assert await store.journal.take_inbox(9) == []
 
 
 async def test_an_entry_that_commits_after_a_later_one_is_not_missed(cell: Cell) -> None:
@@ -97,9 +97,9 @@ async def test_an_entry_that_commits_after_a_later_one_is_not_missed(cell: Cell)
         async with slow.transaction():
             await slow.execute(submit)
             await quick.execute(submit)
-            (second,) = await store.ledger.take_inbox(9)
-            await store.ledger.drop_inbox([second.id])
-        (first,) = await store.ledger.take_inbox(9)
+            (second,) = await store.journal.take_inbox(9)
+            await store.journal.drop_inbox([second.id])
+        (first,) = await store.journal.take_inbox(9)
         assert first.id < second.id
 
 

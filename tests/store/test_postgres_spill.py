@@ -31,11 +31,11 @@ async def six_spilled(store: PostgresStore) -> Appender:
 
 async def project_all(store: PostgresStore) -> None:
     """All that was appended; a reader waits for that."""
-    await store.catalog.jobs([IDS[0]])
+    await store.queries.jobs([IDS[0]])
 
 
 async def read(store: PostgresStore) -> None:
-    (found,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)], Seq(0))
+    (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)], Seq(0))
     assert ids(found) == [1, 2, 3, 4, 5, 6]
 
 
@@ -64,9 +64,9 @@ async def test_spilled_jobs_that_were_read_are_known_to_the_projection_until_the
         shelf = store._projector.known.shelf
         assert list(shelf.known) == IDS
         await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
-        assert (await store.catalog.jobs([IDS[1]]))[0].life == DONE
+        assert (await store.queries.jobs([IDS[1]]))[0].life == DONE
         assert list(shelf.known) == IDS[2:]
-        lines = dict((await store.ledger.load()).spill_counts)
+        lines = dict((await store.journal.load()).spill_counts)
     assert lines == {SPILL_QUEUE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1", "7"], "jobs_done": ["2"],
@@ -102,12 +102,12 @@ async def test_jobs_that_another_server_has_projected_since_are_not_taken_for_sp
         await read(store)
         store._projector.leads = False  # as if it stood still for a moment
         await leader.append(MoveJob(IDS[0], Life(JobState.CANCELLED, finished_at=5)))
-        assert [job.id for job in (await other.ledger.load()).jobs] == IDS[1:]
+        assert [job.id for job in (await other.journal.load()).jobs] == IDS[1:]
         store._projector.leads = True
         await leader.append(put(1, Life(JobState.QUEUED, lives=2)), MoveJob(IDS[1], DONE))
-        found = await store.catalog.jobs(IDS[:2])
+        found = await store.queries.jobs(IDS[:2])
         assert [job.life.state for job in found] == [JobState.QUEUED, JobState.SUCCEEDED]
-        lines = dict((await store.ledger.load()).spill_counts)
+        lines = dict((await store.journal.load()).spill_counts)
     assert lines == {SPILL_QUEUE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
@@ -119,7 +119,7 @@ async def test_a_spill_queue_is_read_in_parts_and_no_further_than_was_asked() ->
     async with cell.opened() as store:
         await six_spilled(store)
         for limit in range(1, 8):
-            (found,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, 1, limit, 1)], Seq(0))
+            (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, 1, limit, 1)], Seq(0))
             assert ids(found) == [2, 3, 4, 5, 6][:limit]
 
 

@@ -76,14 +76,14 @@ async def test_the_projection_gives_way_while_a_turn_begins_and_while_its_outcom
         for _ in range(PRECEDENCE_ROUNDS):
             await asyncio.sleep(0)  # whatever was claimed before has passed
         assert not going_first._is_ours
-        store.ledger.deciding()
+        store.journal.deciding()
         assert going_first._is_ours
         await leader.append(put(1))
         assert going_first._is_ours
 
 
 async def states(store: PostgresStore) -> dict[JobState, int]:
-    return await store.catalog.count_jobs("default")
+    return await store.queries.count_jobs("default")
 
 
 async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cell: Cell) -> None:
@@ -92,8 +92,8 @@ async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cel
         assert await states(store) == {JobState.RUNNING: LIVE, JobState.SUCCEEDED: ended}
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         assert await states(store) == {JobState.RUNNING: LIVE - 1, JobState.SUCCEEDED: ended + 1}
-        assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
-        totals = (await store.ledger.load()).totals
+        assert len(await store.queries.find_jobs(JobQuery(limit=JOBS))) == JOBS
+        totals = (await store.journal.load()).totals
     assert totals.submitted == JOBS
     assert totals.finished == (("default", "succeeded", ended + 1),)
 
@@ -101,7 +101,7 @@ async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cel
 async def test_another_server_that_projects_the_same_again_counts_nothing_twice(cell: Cell) -> None:
     async with under_load(cell) as (store, leader), cell.opened() as other:
         store._projector.leads = False  # as if it stood still from here on
-        loaded = await other.ledger.load()
+        loaded = await other.journal.load()
         assert (loaded.seq, len(loaded.jobs), len(loaded.executions)) == (3, LIVE, LIVE)
         assert loaded.totals.submitted == JOBS
         assert loaded.totals.finished == (("default", "succeeded", JOBS - LIVE),)
@@ -114,9 +114,9 @@ async def test_a_job_that_is_retried_just_after_its_end_is_found_as_it_goes_on(c
     async with under_load(cell) as (store, leader):
         job = JobId(f"job-{LIVE:04}")
         await leader.append(put(LIVE, Life(JobState.QUEUED, lives=2)))
-        [found] = await store.catalog.jobs([job])
+        [found] = await store.queries.jobs([job])
         assert found.life.state is JobState.QUEUED
-        totals = (await store.ledger.load()).totals
+        totals = (await store.journal.load()).totals
     assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", JOBS - LIVE),))
 
 
@@ -130,7 +130,7 @@ async def test_what_a_crash_of_the_database_takes_back_is_written_again(cell: Ce
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         ended = JOBS - LIVE + 1
         assert await states(store) == {JobState.RUNNING: LIVE - 1, JobState.SUCCEEDED: ended}
-        totals = (await store.ledger.load()).totals
+        totals = (await store.journal.load()).totals
     assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", ended),))
 
 
@@ -140,7 +140,7 @@ async def test_a_server_that_projected_before_another_wrote_ahead_trusts_none_of
     async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
         leader = await leading(store)
         await leader.append(*map(put, early))
-        assert len(await other.catalog.find_jobs(JobQuery(limit=JOBS))) == LIVE  # who folds it
+        assert len(await other.queries.find_jobs(JobQuery(limit=JOBS))) == LIVE  # who folds it
         await leader.append(*(MoveJob(JobId(f"job-{one:04}"), DONE) for one in early))
         assert (await states(store))[JobState.SUCCEEDED] == LIVE
         lives = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
@@ -180,11 +180,11 @@ async def test_a_follower_that_begins_just_as_the_leader_writes_ahead_counts_not
             await start(transaction)
 
         monkeypatch.setattr(Transaction, "start", start_late)
-        mirror = StandbyState(await other.ledger.load())
-        records = await other.ledger.records_after(mirror.seq, 100)
-        mirror.apply(records, await other.catalog.jobs(mirror.unknown(records)))
+        mirror = StandbyState(await other.journal.load())
+        records = await other.journal.records_after(mirror.seq, 100)
+        mirror.apply(records, await other.queries.jobs(mirror.unknown(records)))
         copied = mirror.snapshot()
-        loaded = await other.ledger.load()
+        loaded = await other.journal.load()
     assert copied.totals.submitted == loaded.totals.submitted == JOBS
     assert copied.totals.finished == loaded.totals.finished == (("default", "succeeded", JOBS),)
     assert not copied.jobs
@@ -197,8 +197,8 @@ async def draining(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)
         await leader.append(*map(put, numbers[:half]), *map(put_spilled, numbers[half:]))
-        assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
-        await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, JOBS, 1)], Seq(0))
+        assert len(await store.queries.find_jobs(JobQuery(limit=JOBS))) == JOBS
+        await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, JOBS, 1)], Seq(0))
         began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
         over = [*numbers[LIVE:half], *numbers[half + LIVE :]]
         ended = [MoveJob(began[one].id, DONE) for one in over]
@@ -221,7 +221,7 @@ async def test_jobs_of_a_backlog_are_written_once_and_those_that_run_wait(cell: 
         assert await states(store) == {JobState.RUNNING: 2 * LIVE, JobState.SUCCEEDED: ended}
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         assert (await states(store))[JobState.SUCCEEDED] == ended + 1
-        loaded = await store.ledger.load()
+        loaded = await store.journal.load()
     assert (loaded.totals.submitted, dict(loaded.spill_counts)) == (JOBS + 4 * LIVE, {})
     assert loaded.totals.finished == (("default", "succeeded", ended + 1),)
 
@@ -231,7 +231,7 @@ async def test_another_server_that_projects_the_tail_of_a_backlog_again_counts_n
 ) -> None:
     async with draining(cell) as (store, leader), cell.opened() as other:
         store._projector.leads = False  # as if it stood still from here on
-        loaded = await other.ledger.load()
+        loaded = await other.journal.load()
         assert (len(loaded.jobs), len(loaded.executions), dict(loaded.spill_counts)) == (
             2 * LIVE, 2 * LIVE, {},
         )  # fmt: skip

@@ -53,7 +53,7 @@ async def test_an_owner_of_the_schema_alone_can_migrate(cell: Cell) -> None:
     owned.dsn = cell.dsn.replace("rota@", f"{role}@")
     async with owned.opened() as store:
         await (await leading(store)).append(put(1))
-        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+        assert len(await store.queries.find_jobs(JobQuery())) == 1
 
 
 async def test_two_members_of_one_owner_share_the_tables(cell: Cell) -> None:
@@ -69,7 +69,7 @@ async def test_two_members_of_one_owner_share_the_tables(cell: Cell) -> None:
     store = await open_postgres(cell.dsn.replace("rota@", f"{servant}@"), migrate=False)
     try:
         await (await leading(store)).append(put(1), at=MONDAY)
-        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+        assert len(await store.queries.find_jobs(JobQuery())) == 1
         owners = "SELECT count(DISTINCT tableowner) FROM pg_tables WHERE schemaname = 'rota'"
         assert await cell.ask(owners) == 1
     finally:
@@ -97,9 +97,9 @@ async def test_a_server_goes_on_when_its_schema_is_migrated_and_leads_no_more_af
         await migrate_postgres(parse_address(cell.dsn), [*KNOWN, NEXT])
         await before.append(put(2))
         with pytest.raises(SchemaError, match=f"schema {NEXT.number}"):
-            await store.ledger.claim("thawed")
-        assert (await store.ledger.observe()) is not None
-        assert len(await store.catalog.find_jobs(JobQuery())) == 2
+            await store.journal.claim("thawed")
+        assert (await store.journal.observe()) is not None
+        assert len(await store.queries.find_jobs(JobQuery())) == 2
     with pytest.raises(SchemaError, match=f"schema {NEXT.number}"):
         await open_postgres(cell.dsn)
 

@@ -137,9 +137,9 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         leader = await leading(store)
         await leader.append(put(1), run_of(1))
         await store.logs.append(RUN, 0, b"text")
-        before = await store.ledger.load()
+        before = await store.journal.load()
     async with opened(tmp_path) as store:
-        assert await store.ledger.load() == before
+        assert await store.journal.load() == before
         assert (await store.logs.read(RUN, 0, 9)).data == b"text"
         assert (await leading(store)).epoch > leader.epoch
 
@@ -172,7 +172,7 @@ async def test_a_schema_of_a_newer_program_is_refused_and_left_alone(tmp_path: P
     connection.execute("DELETE FROM migrations WHERE number = 9999")
     connection.close()
     async with opened(tmp_path) as store:
-        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+        assert len(await store.queries.find_jobs(JobQuery())) == 1
 
 
 async def test_a_file_that_is_no_database_is_refused_and_the_directory_let_go(
@@ -188,9 +188,9 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         pass
     with pytest.raises(StoreError, match="closed"):
-        await store.ledger.claim("late")
+        await store.journal.claim("late")
     with pytest.raises(StoreError, match="closed"):
-        await store.catalog.head()
+        await store.queries.head()
 
 
 async def test_logs_of_deleted_jobs_are_swept_after_a_crash_in_between(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path:
         again = await leading(store)
         assert again.seq == 2
         await again.append(put(3))
-        assert len(await store.catalog.find_jobs(JobQuery())) == 3
+        assert len(await store.queries.find_jobs(JobQuery())) == 3
 
 
 async def test_old_journal_and_keys_are_removed_and_needed_ones_stay(tmp_path: Path) -> None:
@@ -243,12 +243,12 @@ async def test_old_journal_and_keys_are_removed_and_needed_ones_stay(tmp_path: P
         later = 2 + KEY_AGE_MS
         for number in range(40):
             await leader.append(put(number), at=later)
-            await store.ledger.load()
-        assert await store.catalog.key("old") is None
-        assert await store.catalog.head() == (37, 41)
-        assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 40
+            await store.journal.load()
+        assert await store.queries.key("old") is None
+        assert await store.queries.head() == (37, 41)
+        assert len(await store.queries.find_jobs(JobQuery(limit=100))) == 40
     async with opened(tmp_path) as store:
-        assert (await store.ledger.load()).seq == 41
+        assert (await store.journal.load()).seq == 41
 
 
 async def test_reading_on_among_the_keys_does_not_hurry_the_projection(tmp_path: Path) -> None:
@@ -257,10 +257,10 @@ async def test_reading_on_among_the_keys_does_not_hurry_the_projection(tmp_path:
 
         async def noted() -> None:
             waits.append(True)
-            await store.ledger.caught_up()
+            await store.journal.caught_up()
 
         catalog = SqliteQueryStore(
-            ReaderThreads(tmp_path / "rota.db", 1), stand_in(store.ledger, caught_up=noted)
+            ReaderThreads(tmp_path / "rota.db", 1), stand_in(store.journal, caught_up=noted)
         )
         await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
         assert await catalog.keys_after("", 1) == ["a"]
@@ -276,7 +276,7 @@ async def test_old_occurrences_are_removed_as_new_ones_come(tmp_path: Path) -> N
         leader = await leading(store)
         await leader.append(*(PutOccurrence(occurrence(n)) for n in range(1, 10)), at=1)
         await leader.append(PutOccurrence(occurrence(later)), at=later)
-        found = await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
+        found = await store.queries.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
     assert [one.nominal for one in found] == [later, *range(9, 1, -1)]
 
 
@@ -377,18 +377,18 @@ async def test_polls_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) 
 async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for number in range(1, 20):
-            looks = asyncio.gather(store.ledger.take_inbox(99), store.access.revision())
+            looks = asyncio.gather(store.journal.take_inbox(99), store.tokens.revision())
             if number % 2:
                 await asyncio.sleep(0)
             comes = asyncio.gather(
-                store.ledger.put_inbox(b"x"), store.access.add_token(token(number))
+                store.journal.put_inbox(b"x"), store.tokens.add_token(token(number))
             )
             await asyncio.sleep(0)
             if number % 3 == 0:
                 comes.cancel()  # it may have happened all the same
             await asyncio.gather(looks, comes, return_exceptions=True)
-            entries = await store.ledger.run_durably(lambda c: take_inbox(c, 99))
-            revision = (await store.access.load(b"")).revision
-            assert await store.ledger.take_inbox(99) == entries
-            assert await store.access.revision() == revision
+            entries = await store.journal.run_durably(lambda c: take_inbox(c, 99))
+            revision = (await store.tokens.load(b"")).revision
+            assert await store.journal.take_inbox(99) == entries
+            assert await store.tokens.revision() == revision
         assert len(entries) > 6

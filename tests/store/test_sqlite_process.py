@@ -34,7 +34,7 @@ async def journal_of(data_dir: Path) -> list[list[AnyWrite]]:
     """All records kept, once the tables were found to equal their fold."""
     store = open_sqlite(data_dir)
     try:
-        changes = await store.catalog.changes_after(Seq(0), 1_000_000)
+        changes = await store.queries.changes_after(Seq(0), 1_000_000)
         records: list[list[AnyWrite]] = [[] for _ in range(changes[-1].seq)]
         for change in changes:
             records[change.seq - 1].append(change.write)

@@ -27,16 +27,16 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Pa
         for number in range(1_000):
             ended = None if number % 10 == 0 else MONDAY + 9
             await leader.append(*work(number, MONDAY + number, ended), at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
         sizes = []
         while (dropped := await store.drop_before(TUESDAY)).more:
             sizes.append(dropped.jobs)
         assert max(sizes) <= 100
         assert sum(sizes) + dropped.jobs == 900
-        assert len(await store.catalog.find_jobs(JobQuery(limit=1_000))) == 100
+        assert len(await store.queries.find_jobs(JobQuery(limit=1_000))) == 100
         # The next round begins at the beginning, and finds those that ended since.
         await leader.append(*work(0, MONDAY, TUESDAY), at=TUESDAY)
-        await store.ledger.load()
+        await store.journal.load()
         assert await drop_all(store, WEDNESDAY) == 1
 
 
@@ -48,7 +48,7 @@ async def test_the_files_shrink_when_much_was_deleted(tmp_path: Path) -> None:
             batch = [write for n in range(number, number + 100)
                      for write in work(n, MONDAY + n, MONDAY + 9)]  # fmt: skip
             await leader.append(*batch, at=MONDAY)
-        await store.ledger.load()
+        await store.journal.load()
     before = pages(tmp_path / "rota.db")
     async with opened(tmp_path, limits) as store:
         assert await drop_all(store, TUESDAY) == 3_000

@@ -102,19 +102,19 @@ async def written(seed: int) -> MemoryStore:
     story = Recorded(seed)
     story.play()
     store = MemoryStore()
-    epoch = await store.ledger.claim("a")
+    epoch = await store.journal.claim("a")
     for outcome in story.records:
         if outcome.writes:
-            newest = (await store.catalog.head())[1]
-            await store.ledger.append(epoch, Seq(newest + 1), 1, outcome.writes)
+            newest = (await store.queries.head())[1]
+            await store.journal.append(epoch, Seq(newest + 1), 1, outcome.writes)
     return store
 
 
 async def follow(store: MemoryStore, mirror: StandbyState, upto: int, size: int) -> None:
     """Reads on, as a follower does."""
     while mirror.seq < upto:
-        records = await store.ledger.records_after(mirror.seq, min(size, upto - mirror.seq))
-        mirror.apply(records, await store.catalog.jobs(mirror.unknown(records)))
+        records = await store.journal.records_after(mirror.seq, min(size, upto - mirror.seq))
+        mirror.apply(records, await store.queries.jobs(mirror.unknown(records)))
 
 
 def empty() -> Snapshot:
@@ -145,12 +145,12 @@ def plain(snapshot: Snapshot) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
     store = await written(seed)
-    newest = (await store.catalog.head())[1]
+    newest = (await store.queries.head())[1]
     mirror, seen = StandbyState(empty()), set[str]()
     for upto in range(AT_ONCE, newest + AT_ONCE, AT_ONCE):
         await follow(store, mirror, min(upto, newest), size=AT_ONCE)
         seen |= {name for name in SCHEDULE_WRITES if getattr(mirror.snapshot(), name)}
-    loaded = await store.ledger.load()
+    loaded = await store.journal.load()
     assert plain(mirror.snapshot()) == plain(loaded)
     # The story has all of it in it, at one time or another.
     assert loaded.totals.decided
@@ -161,7 +161,7 @@ async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> None:
     store = await written(seed)
-    newest = (await store.catalog.head())[1]
+    newest = (await store.queries.head())[1]
     rng = random.Random(seed)
     first = StandbyState(empty())
     await follow(store, first, rng.randrange(newest), size=AT_ONCE)
@@ -173,9 +173,9 @@ async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> N
 
 async def test_a_copy_that_fell_behind_what_is_kept_says_so() -> None:
     store = MemoryStore()
-    epoch: Epoch = await store.ledger.claim("a")
+    epoch: Epoch = await store.journal.claim("a")
     for seq in (1, 2):
-        await store.ledger.append(epoch, Seq(seq), 1, [put(seq)])
-    records = await store.ledger.records_after(Seq(1), 10)
+        await store.journal.append(epoch, Seq(seq), 1, [put(seq)])
+    records = await store.journal.records_after(Seq(1), 10)
     with pytest.raises(JournalGapError):
         StandbyState(empty()).apply(records)

@@ -3,6 +3,8 @@
 Settings and state are notes in the store, so the next leader continues from them. A notification is
 stored before it is sent and removed after: a leader that dies in between may send it twice, never
 not at all.
+
+Why: docs/decisions/0026-alerts-and-traces-beside-the-turn.md.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class AppDeps:
     """Dependencies of the API: engine, store, access, metrics and the other parts of the server."""
 
     brain: Brain
-    catalog: QueryStore
+    queries: QueryStore
     logs: Logs
     files: FileStores
     hooks: Hooks

@@ -44,7 +44,7 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
             pass
 
     async def read() -> Sequence[JobRecord]:
-        found = await call.deps.catalog.jobs([job_id])
+        found = await call.deps.queries.jobs([job_id])
         if not found:
             await check_not_waiting_for_leader(call, job_id)
         return found
@@ -83,13 +83,13 @@ async def look_up_key(parts: AppDeps, key: str, *, waits: bool) -> KeyStatus:
     be one; only where there are other servers one of them may have promised something under it.
     """
     if waits:
-        return KeyStatus(await parts.catalog.key(key), None)
+        return KeyStatus(await parts.queries.key(key), None)
     others = parts.membership
     # A server that could promise something itself but sees nobody does not know that it is alone.
     is_alone = parts.leaderless_inbox is None if others is None else others.is_alone
     if is_alone and parts.brain.is_new_key(key):
         return _UNUSED
-    return await parts.catalog.key_at_once(key)
+    return await parts.queries.key_at_once(key)
 
 
 async def make_known(parts: AppDeps, key: Key, *, settles_ids: bool) -> None:
@@ -118,10 +118,10 @@ async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> 
     upstream: list[JobRecord] = []
 
     async def read() -> Sequence[JobRecord]:
-        jobs = await read_with_skipped(call.deps.catalog, job_id)
+        jobs = await read_with_skipped(call.deps.queries, job_id)
         known = {job.id for job in jobs}
         needed = {d.job_id: None for job in jobs[1:] for d in job.spec.dependencies}
-        upstream[:] = await read_upstream(call.deps.catalog, [i for i in needed if i not in known])
+        upstream[:] = await read_upstream(call.deps.queries, [i for i in needed if i not in known])
         return jobs
 
     def with_upstream(recall: Preloaded | None) -> AnyInput:
@@ -135,22 +135,22 @@ async def _nothing() -> Sequence[JobRecord]:
     return ()
 
 
-async def read_jobs(catalog: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
+async def read_jobs(queries: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
     """Any number of jobs, a bounded number at a time."""
     found: list[JobRecord] = []
     for part in _parts(job_ids):
-        found += await catalog.jobs(part)
+        found += await queries.jobs(part)
     return found
 
 
-async def read_upstream(catalog: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
+async def read_upstream(queries: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
     """Jobs of which only the state matters, so what they carry is left behind.
 
     Not that of one on the shelf: whoever is waited for comes into memory, and whole.
     """
     found: list[JobRecord] = []
     for part in _parts(job_ids):
-        found += [_bare(job) for job in await catalog.jobs(part)]
+        found += [_bare(job) for job in await queries.jobs(part)]
     return found
 
 
@@ -169,20 +169,20 @@ def _bare(job: JobRecord) -> JobRecord:
     return JobRecord(job.id, spec, replace(job.life, result=None, error=None))
 
 
-async def read_with_skipped(catalog: QueryStore, job_id: JobId) -> list[JobRecord]:
+async def read_with_skipped(queries: QueryStore, job_id: JobId) -> list[JobRecord]:
     """A job and all that was skipped because of it, however far down."""
-    found = await catalog.jobs([job_id])
+    found = await queries.jobs([job_id])
     seen = {job_id: True}
     level = [job_id] if found else []
     while level:
         below: list[JobId] = []
         for start in range(0, len(level), READ_AT_ONCE):
             part = level[start : start + READ_AT_ONCE]
-            for edge in await catalog.edges(part, Direction.DOWNSTREAM):
+            for edge in await queries.edges(part, Direction.DOWNSTREAM):
                 if edge.child not in seen:
                     seen[edge.child] = True
                     below.append(edge.child)
-        jobs = await read_jobs(catalog, below)
+        jobs = await read_jobs(queries, below)
         skipped = [job for job in jobs if job.life.state is JobState.SKIPPED]
         found += skipped
         if len(found) > RECALL_JOBS_MAX:

@@ -2,6 +2,8 @@
 
 All files are read once, at start, and served from memory. They are compressed at the first request:
 most starts of a server are not for a browser.
+
+Why: docs/decisions/0027-dashboard-with-few-dependencies.md.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def is_own(call: Call[Any, Any], terms: Terms) -> bool:
 
 async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
     """Returns a job in any state; 404 if it does not exist for the caller."""
-    found = await call.deps.catalog.jobs([job_id])
+    found = await call.deps.queries.jobs([job_id])
     job = found[0] if found else await _waiting_for_leader(call.deps, job_id)
     if job is None or not is_own(call, job.spec.terms):
         raise not_found("job", job_id)
@@ -103,7 +103,7 @@ async def _waiting_for_leader(deps: AppDeps, job_id: JobId) -> JobRecord | None:
     if entry is not None:
         return entry
     # A leader may have taken it between the two reads.
-    found = await deps.catalog.jobs([job_id])
+    found = await deps.queries.jobs([job_id])
     return found[0] if found else None
 
 
@@ -115,7 +115,7 @@ async def check_own(call: Call[Any, Any], job_id: JobId) -> None:
 
 async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Execution:
     """Returns an execution in any state; 404 if it does not exist for the caller."""
-    found = await call.deps.catalog.executions([execution_id])
+    found = await call.deps.queries.executions([execution_id])
     if not found or not await own_executions(call, found):
         raise not_found("execution", execution_id)
     return found[0]
@@ -126,20 +126,20 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
     own = call.caller.tenant
     if own is None:
         return found
-    tenants = await tenants_of(call.deps.catalog, {one.job_id: None for one in found})
+    tenants = await tenants_of(call.deps.queries, {one.job_id: None for one in found})
     return [one for one in found if tenants.get(one.job_id) == own]
 
 
-async def tenants_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+async def tenants_of(queries: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
     """Returns the tenants of jobs."""
-    return {one.id: one.tenant for one in await outlines_of(catalog, job_ids)}
+    return {one.id: one.tenant for one in await outlines_of(queries, job_ids)}
 
 
-async def outlines_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> list[Outline]:
+async def outlines_of(queries: QueryStore, job_ids: Iterable[JobId]) -> list[Outline]:
     """Returns outlines of jobs (name, state, tenant), read a limited number at a time."""
     wanted, found = list(job_ids), []
     for start in range(0, len(wanted), OUTLINES_AT_ONCE):
-        found += await catalog.outlines(wanted[start : start + OUTLINES_AT_ONCE])
+        found += await queries.outlines(wanted[start : start + OUTLINES_AT_ONCE])
     return found
 
 
@@ -147,15 +147,15 @@ async def find_executions(
     call: Call[Any, Any], query: ExecutionQuery
 ) -> tuple[Sequence[Execution], str | None]:
     """Returns a page; the query asks for one more than is shown. It may end early."""
-    catalog, limit, limits = call.deps.catalog, query.limit - 1, call.deps.limits
+    queries, limit, limits = call.deps.queries, query.limit - 1, call.deps.limits
     query = msgspec.structs.replace(query, look=limits.page_look)
     if call.caller.tenant is None:
-        return cut_found(await catalog.find_executions(query), limit, _id)
+        return cut_found(await queries.find_executions(query), limit, _id)
     own: list[Execution] = []
     page_size, scanned = PageSize(limits.executions_at_once, limits.read_at_once), 0
     while scanned < limits.executions_scanned_max:
         size = page_size.size
-        part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
+        part = await queries.find_executions(msgspec.structs.replace(query, limit=size))
         own += await own_executions(call, part)
         if len(own) > limit:
             return cut(own, limit, _id)
@@ -209,7 +209,7 @@ async def check_upstream(call: Call[Any, Any], outside: Mapping[JobId, str]) -> 
     own = call.caller.tenant
     if own is None:
         return
-    tenants = await tenants_of(call.deps.catalog, outside)
+    tenants = await tenants_of(call.deps.queries, outside)
     for job_id, field in outside.items():
         if (
             job_id not in tenants

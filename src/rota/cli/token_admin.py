@@ -103,6 +103,6 @@ class StoreTokens:
         assert self._data is not None
         store = open_sqlite(self._data)
         try:
-            yield store.access
+            yield store.tokens
         finally:
             await store.close()

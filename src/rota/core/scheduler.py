@@ -2,6 +2,8 @@
 
 The loop passes the commands of one turn together: all are handled, then ready jobs are dispatched
 to waiting workers, once.
+
+Why: docs/decisions/0001-pure-deterministic-scheduler.md.
 """
 
 from __future__ import annotations

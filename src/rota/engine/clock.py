@@ -3,6 +3,8 @@
 Only `SystemClock` reads the machine's time in the engine. `ClockMonitor` compares the wall clock
 with the monotonic one and adds up the time in which no caller was answered; the scheduler gets both
 as inputs of its next turn.
+
+Why: docs/decisions/0011-clock-changes-shift-leases.md.
 """
 
 from __future__ import annotations

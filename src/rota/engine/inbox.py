@@ -46,8 +46,8 @@ class InboxReader:
         limits: EngineLimits,
     ) -> None:
         self._limits = limits
-        self._ledger: JournalStore = store.ledger
-        self._catalog: QueryStore = store.catalog
+        self._journal: JournalStore = store.journal
+        self._queries: QueryStore = store.queries
         self._clock = clock
         self._read_spec = read_spec
         self._post = post
@@ -86,7 +86,7 @@ class InboxReader:
 
     async def _take(self) -> int:
         """Accepts the oldest entries; returns how many."""
-        entries = await self._ledger.take_inbox(self._limits.durable_inbox_entries)
+        entries = await self._journal.take_inbox(self._limits.durable_inbox_entries)
         ends = await asyncio.gather(
             *(self._accept(entry) for entry in entries), return_exceptions=True
         )
@@ -118,7 +118,7 @@ class InboxReader:
         except Refusal as refusal:
             # Its id belongs to another job, so no job can show the reason.
             log.error("inbox_entry_dropped", entry=entry.id, why=event.why, reason=str(refusal))
-            await self._ledger.drop_inbox([entry.id])
+            await self._journal.drop_inbox([entry.id])
 
     async def _submit(self, event: Submit, entry: InboxEntry) -> Reject | None:
         """Posts a submission; a refused one must still become a job that its id shows."""
@@ -149,6 +149,6 @@ class InboxReader:
         )
         upstream: Sequence[JobRecord] = ()
         if outside:
-            upstream = await self._catalog.jobs(list(outside))
-        key = await self._catalog.key(event.key.key) if event.key else None
+            upstream = await self._queries.jobs(list(outside))
+        key = await self._queries.key(event.key.key) if event.key else None
         return Preloaded(at=at, upstream=tuple(upstream), key=key)

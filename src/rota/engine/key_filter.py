@@ -27,10 +27,10 @@ class KeyFilter:
     """
 
     def __init__(
-        self, catalog: QueryStore, clock: Clock, limits: EngineLimits = ENGINE_LIMITS
+        self, queries: QueryStore, clock: Clock, limits: EngineLimits = ENGINE_LIMITS
     ) -> None:
         self._limits = limits
-        self._catalog = catalog
+        self._queries = queries
         self._clock = clock
         self._reader = BackgroundTask("rota-used-keys")
         self._complete = self._inbox_drained = False
@@ -103,7 +103,7 @@ class KeyFilter:
     async def _keys_after(self, last: str) -> list[str]:
         while True:
             try:
-                return await self._catalog.keys_after(last, self._limits.used_keys_per_look)
+                return await self._queries.keys_after(last, self._limits.used_keys_per_look)
             except StoreError:
                 await asyncio.sleep(self._limits.used_keys_retry_s)
 

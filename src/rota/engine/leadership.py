@@ -47,12 +47,12 @@ class CellMember(msgspec.Struct, frozen=True, kw_only=True):
 class LeaderElection:
     """Takes part in the leader election: knows who leads, and holds this server's leadership."""
 
-    def __init__(self, ledger: Leadership, clock: Clock, member: CellMember) -> None:
+    def __init__(self, journal: Leadership, clock: Clock, member: CellMember) -> None:
         self.member = member
         self.epoch = Epoch(0)
         """The epoch of this server's newest term."""
         self.row = NO_LEADER_YET
-        self._ledger = ledger
+        self._journal = journal
         self._clock = clock
         self._changed_at: Millis | None = None
         """When the row was first seen as it is now."""
@@ -73,7 +73,7 @@ class LeaderElection:
 
     async def look(self) -> None:
         """Reads the row; its silence is counted from the moment it was read."""
-        row = await self._ledger.observe() or NO_LEADER_YET
+        row = await self._journal.observe() or NO_LEADER_YET
         now = self._clock.steady()
         if self._changed_at is None or (row.epoch, row.nonce) != (self.row.epoch, self.row.nonce):
             self._changed_at = now
@@ -174,7 +174,7 @@ class LeaderElection:
         """Claims leadership for a new term; FencedError: another server was first."""
         alone = self.member.ttl_ms is None
         sent = self._clock.steady()
-        self.epoch = await self._ledger.claim(
+        self.epoch = await self._journal.claim(
             self.member.node, None if alone else self.row, self.member.address
         )
         self._trust(sent)
@@ -182,7 +182,7 @@ class LeaderElection:
     async def renew(self) -> None:
         """Renews leadership; FencedError: another server leads."""
         sent = self._clock.steady()
-        if not await self._ledger.renew(self.epoch):
+        if not await self._journal.renew(self.epoch):
             self._held = False
             raise FencedError(f"epoch {self.epoch} is over: another server leads")
         self._trust(sent)
@@ -191,7 +191,7 @@ class LeaderElection:
         """Gives leadership up, so that another server can lead at once."""
         if self._held:
             self._held = False
-            await self._ledger.resign(self.epoch)
+            await self._journal.resign(self.epoch)
 
     async def step_aside(self) -> None:
         """Gives leadership up and lets another server be first to claim it."""

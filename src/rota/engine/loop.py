@@ -4,6 +4,8 @@ No caller sees a decision that is not durable. While an append is under way new 
 form the next turn: group commit without a delay. If an append fails, or its fate is unknown, memory
 is dropped and loaded again from the store. Where several servers share a store, one leads and runs
 this loop; the others stand by.
+
+Why: docs/decisions/0002-journal-first-tables-as-projection.md.
 """
 
 from __future__ import annotations
@@ -145,14 +147,14 @@ class Engine:
         self.node = member.node
         self._limits = member.limits
         self._store = store
-        self._ledger = store.ledger
+        self._journal = store.journal
         self._observer = observer
-        self._election = LeaderElection(store.ledger, clock, member)
+        self._election = LeaderElection(store.journal, clock, member)
         self._standby = Standby(store, clock, timing.window.fifo_group, member.limits)
-        self._refills = Refills(store.ledger, self._take_refills, member.limits)
+        self._refills = Refills(store.journal, self._take_refills, member.limits)
         self._renewal = LeadershipRenewal(self._election, self._leadership_changed)
         self._callers = Callers(member.limits)
-        self._key_filter = KeyFilter(store.catalog, clock, member.limits)
+        self._key_filter = KeyFilter(store.queries, clock, member.limits)
         self._clock_monitor = ClockMonitor(clock)
         self._projection_lag = ProjectionLag(clock)
         self._wake: asyncio.Future[None] | None = None
@@ -240,7 +242,7 @@ class Engine:
             self._renewal.start()
             snapshot = await self._standby.begin_term(self._election, self.clock.now())
         else:
-            snapshot = await self._ledger.load(self.timing.window.fifo_group)
+            snapshot = await self._journal.load(self.timing.window.fifo_group)
         self._key_filter.begin(has_inbox=self._read_spec is not None)
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
@@ -424,7 +426,7 @@ class Engine:
 
     def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
-            self._ledger.deciding()
+            self._journal.deciding()
             self._wake.set_result(None)
 
     async def _wait_for_wake(self, seconds: float | None) -> None:
@@ -449,7 +451,7 @@ class Engine:
         )
 
     async def _turn(self, since: Millis) -> None:
-        self._ledger.deciding()
+        self._journal.deciding()
         began, now = self.clock.fine_s(), self.clock.now()
         events = (
             self._clock_monitor.pending_inputs(now, self._election.take_lapse())
@@ -461,10 +463,10 @@ class Engine:
         if outcome.writes:
             seq = Seq(self._seq + 1)
             self._callers.encode_answers(outcome)
-            await self._ledger.append(self._election.epoch, seq, now, outcome.writes, consumed)
+            await self._journal.append(self._election.epoch, seq, now, outcome.writes, consumed)
             self._seq = seq
         elif consumed:
-            await self._ledger.drop_inbox(consumed)
+            await self._journal.drop_inbox(consumed)
         self._in_turn, durable = False, self.clock.fine_s()
         # Only here do decisions leave: they are durable, and no other server can have decided.
         if self._election.trusted:
@@ -475,7 +477,7 @@ class Engine:
         # Before `go_first`: callers that were answered find their jobs counted.
         self._observer.turn_committed(outcome)
         if outcome.writes:
-            self._projection_lag.appended(self._seq, self._ledger.projected)
+            self._projection_lag.appended(self._seq, self._journal.projected)
             self.journal_notifier.publish(self._seq)
         if outcome.refills:
             self._refills.fetch(outcome.refills, self._seq)
@@ -491,7 +493,7 @@ class Engine:
 
     def projection_lag_s(self) -> float:
         """Returns for how long the oldest record missing from the tables has been durable."""
-        return self._projection_lag.seconds(self._ledger.projected)
+        return self._projection_lag.seconds(self._journal.projected)
 
     # Questions, answered from memory; `Brain` in ports.py describes them
 

@@ -91,7 +91,7 @@ class Membership:
 
     async def announce(self) -> None:
         # The leader writes the journal itself and need not read where it ends.
-        end = 0 if self._brain.standing().leads else (await self._store.catalog.head())[1]
+        end = 0 if self._brain.standing().leads else (await self._store.queries.head())[1]
         status = self._brain.standing()
         behind_ms = self._meter.measure(end, status.seq, self._brain.clock.steady())
         self.announced = replace(

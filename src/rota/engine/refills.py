@@ -19,10 +19,10 @@ class Refills:
     """Runs the reads of spilled jobs; `put` receives the answers, as inputs of the next turn."""
 
     def __init__(
-        self, ledger: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+        self, journal: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
     ) -> None:
         self._limits = limits
-        self._ledger = ledger
+        self._journal = journal
         self._put = put
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -48,7 +48,7 @@ class Refills:
             await self._let_project(seen)
         while True:
             try:
-                found = await self._ledger.read_spilled(wanted, seen)
+                found = await self._journal.read_spilled(wanted, seen)
             except Exception as error:
                 # After any error it asks again: workers wait for these jobs, and nobody else asks.
                 unexpected = not isinstance(error, StoreError)
@@ -61,6 +61,6 @@ class Refills:
 
     async def _let_project(self, seen: Seq) -> None:
         for _ in range(round(REFILL_PATIENCE_S / REFILL_LOOK_S)):
-            if self._ledger.projected >= seen:
+            if self._journal.projected >= seen:
                 return
             await asyncio.sleep(REFILL_LOOK_S)

@@ -73,8 +73,8 @@ class Standby:
 
     def __init__(self, store: Store, clock: Clock, kept: int, limits: EngineLimits) -> None:
         self._limits = limits
-        self._ledger = store.ledger
-        self._catalog = store.catalog
+        self._journal = store.journal
+        self._queries = store.queries
         self._clock = clock
         self._kept = kept
         self._copy: StandbyState | None = None
@@ -117,9 +117,9 @@ class Standby:
         """Reads on to the journal's end."""
         copy = self._copy or await self._warm_up()
         if copy is None:
-            self._seq = (await self._catalog.head())[1]
+            self._seq = (await self._queries.head())[1]
             return self._seq
-        while records := await self._ledger.records_after(copy.seq, FOLLOW_RECORDS):
+        while records := await self._journal.records_after(copy.seq, FOLLOW_RECORDS):
             looked_up = await self._look_up(copy, records)
             try:
                 copy.apply(records, looked_up)
@@ -136,7 +136,7 @@ class Standby:
     async def _warm_up(self) -> StandbyState | None:
         if self._cold_until is not None and self._clock.steady() < self._cold_until:
             return None
-        snapshot = await self._ledger.load(self._kept)
+        snapshot = await self._journal.load(self._kept)
         if snapshot.spill_counts:
             self._cool_down()
         else:
@@ -150,7 +150,7 @@ class Standby:
         self, copy: StandbyState, records: Sequence[JournalRecord]
     ) -> list[JobRecord]:
         unknown = copy.unknown(records)
-        return await self._catalog.jobs(unknown) if unknown else []
+        return await self._queries.jobs(unknown) if unknown else []
 
     async def begin_term(self, election: LeaderElection, now: Instant) -> Snapshot:
         """Appends the first record of this server's term; returns the snapshot and drops the copy.
@@ -161,7 +161,7 @@ class Standby:
         while True:
             seq = Seq(await self.follow() + 1)
             try:
-                await self._ledger.append(election.epoch, seq, now, ())
+                await self._journal.append(election.epoch, seq, now, ())
             except FencedError:
                 await election.look()
                 if not election.is_ours:
@@ -170,7 +170,7 @@ class Standby:
             break
         await self.follow()
         if self._copy is None:
-            return await self._ledger.load(self._kept)
+            return await self._journal.load(self._kept)
         snapshot = self._copy.snapshot()
         self.forget()
         return snapshot

@@ -4,6 +4,8 @@ tenant.
 Tenants are spread by weighted rendezvous hashing, equal in every gateway: each cell gets a score
 for the tenant, and the highest wins. A new cell therefore moves only the tenants that it wins, and
 a removed one only those that it had.
+
+Why: docs/decisions/0023-cells-behind-stateless-gateways.md.
 """
 
 from __future__ import annotations

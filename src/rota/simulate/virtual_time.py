@@ -3,6 +3,8 @@
 A worker starts its orders at once, runs them exactly as long as the trace says, and reports at that
 instant. One instant is one turn: first the ends, then the arrivals, then the decisions.
 `core/scheduler.py` decides, as in a server.
+
+Why: docs/decisions/0019-forecasts-and-replays-run-the-scheduler.md.
 """
 
 from __future__ import annotations

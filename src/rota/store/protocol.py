@@ -519,12 +519,12 @@ class Store(Protocol):
     """Store of a cell: the journal, the tables derived from it, and what is kept beside it."""
 
     @property
-    def ledger(self) -> JournalStore:
+    def journal(self) -> JournalStore:
         """The journal, leader election and the inbox, for the engine."""
         ...
 
     @property
-    def catalog(self) -> QueryStore:
+    def queries(self) -> QueryStore:
         """Queries of the tables, for readers."""
         ...
 
@@ -554,7 +554,7 @@ class Store(Protocol):
         ...
 
     @property
-    def access(self) -> TokenStore:
+    def tokens(self) -> TokenStore:
         """Access tokens and the audit log."""
         ...
 

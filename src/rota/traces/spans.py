@@ -253,13 +253,13 @@ class TraceFollower:
         self,
         brain: Brain,
         journal: JournalPosition,
-        catalog: QueryStore,
+        queries: QueryStore,
         propagator: RecordingPropagator,
         exporter: Exporter,
     ) -> None:
         self._brain = brain
         self._journal = journal
-        self._catalog = catalog
+        self._queries = queries
         self._propagator = propagator
         self._exporter = exporter
         self._wanted: OrderedDict[JobId, bool] = OrderedDict()
@@ -299,7 +299,7 @@ class TraceFollower:
     async def follow(self, seq: int, newest: int) -> int:
         """Exports spans of all that ended in the records after `seq`; returns the last one read."""
         while seq < newest:
-            changes = await self._catalog.changes_after(Seq(seq), RECORDS_AT_ONCE)
+            changes = await self._queries.changes_after(Seq(seq), RECORDS_AT_ONCE)
             await self._take(changes)
             # Records without changes are not returned, but count as read.
             seq = max(min(seq + RECORDS_AT_ONCE, newest), *(one.seq for one in changes), 0)
@@ -343,7 +343,7 @@ class TraceFollower:
         ids = dict.fromkeys([*(one.job_id for one in executions), *ended])
         if not ids:
             return
-        records = {one.id: one for one in await self._catalog.jobs(list(ids))}
+        records = {one.id: one for one in await self._queries.jobs(list(ids))}
         spans: list[Span] = []
         for execution in executions:
             job = records.get(execution.job_id)
@@ -376,7 +376,7 @@ class TraceFollower:
         wanted = {one.job_id for job in jobs for one in job.spec.dependencies}
         if not wanted:
             return {}
-        found = {one.id: one for one in await self._catalog.jobs(sorted(wanted))}
+        found = {one.id: one for one in await self._queries.jobs(sorted(wanted))}
         return {
             job.id: [self._link(found[one.job_id]) for one in job.spec.dependencies
                      if one.job_id in found]

@@ -2,6 +2,8 @@
 
 A checker reads a history and yields every violation of its promise. None of the scheduler's code
 runs here: its decisions are what is judged.
+
+Why: docs/decisions/0028-deterministic-simulation-and-chaos.md.
 """
 
 from __future__ import annotations

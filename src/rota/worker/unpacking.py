@@ -3,6 +3,8 @@
 The supervisor runs it as a program of its own: an archive that makes its reader use all memory or
 run for ever ends this process and not the worker. It needs the standard library only. It prints an
 error in one line; the exit code is 1 then.
+
+Why: docs/decisions/0024-archives-and-containers-on-workers.md.
 """
 
 from __future__ import annotations

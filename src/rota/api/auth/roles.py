@@ -1,5 +1,8 @@
 """RBAC: each operation names the permission it needs, and each permission the roles that have
-it."""
+it.
+
+Why: docs/decisions/0022-tokens-and-access-rules.md.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Nothing is passed on twice: who gets a forwarded call and does not lead says so. When the leader
 goes away before it has answered, calls that may be repeated wait for the next one. Submissions do
 not: they are accepted here, under the ids that they would have got from the leader.
+
+Why: docs/decisions/0010-every-server-serves.md.
 """
 
 from __future__ import annotations

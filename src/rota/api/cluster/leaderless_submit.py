@@ -83,8 +83,8 @@ class LeaderlessInbox:
     """Inbox of the store, for submissions while no server leads."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self._journal = store.ledger
-        self._catalog = store.catalog
+        self._journal = store.journal
+        self._queries = store.queries
         self._read_spec = SubmittedSpecs(clock)
 
     async def submit(self, event: Submit) -> JobsAccepted:
@@ -141,7 +141,7 @@ class LeaderlessInbox:
 
     async def _answered(self, key: Key) -> JobsAccepted | None:
         """Returns what a leader answered to this key."""
-        record = await self._catalog.key(key.key)
+        record = await self._queries.key(key.key)
         if record is None:
             return None
         receipt = decode_receipt(record.receipt)

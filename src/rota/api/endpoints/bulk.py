@@ -104,12 +104,12 @@ class _Late:
     """Those that are acted on after all others, though they may be on the first page."""
 
     def __init__(self, call: Call[BulkSpec, NoQuery], refusals: Refusals) -> None:
-        catalog, since = call.deps.catalog, call.deps.brain.clock.now()
+        queries, since = call.deps.queries, call.deps.brain.clock.now()
         self._page = call.deps.limits.bulk_page
         self._action = call.body.action
-        self._catalog = catalog
+        self._queries = queries
         self._refusals = refusals
-        self._linked = Latecomers(catalog, since, refusals, self._page)
+        self._linked = Latecomers(queries, since, refusals, self._page)
         self._bands: list[JobId] = []
         """Arrays and gangs take their members along, which may be meant themselves."""
 
@@ -131,7 +131,7 @@ class _Late:
         count = await self._linked.start(act)
         for start in range(0, len(self._bands), self._page):
             part = self._bands[start : start + self._page]
-            found = await self._catalog.jobs(part)
+            found = await self._queries.jobs(part)
             self._refusals.add(GONE, len(part) - len(found))
             count += await act(found)
         return count
@@ -162,11 +162,11 @@ async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
     limit, count, limits = call.body.limit, 0, call.deps.limits
     if limit is not None:
         query = msgspec.structs.replace(_query(call), limit=limit + 1, look=limits.preview_look)
-        ids = await call.deps.catalog.find_job_ids(query)
+        ids = await call.deps.queries.find_job_ids(query)
         return len(ids), ids.rest is not None
     query = msgspec.structs.replace(_query(call), limit=limits.bulk_counted_at_once)
     while True:
-        ids = await call.deps.catalog.find_job_ids(query)
+        ids = await call.deps.queries.find_job_ids(query)
         count += len(ids)
         if len(ids) < limits.bulk_counted_at_once:
             return count, False
@@ -174,7 +174,7 @@ async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
 
 
 async def _examine(call: Call[BulkSpec, NoQuery], refusals: Refusals) -> tuple[int, bool]:
-    """One by one: the catalog cannot be asked how a job failed.
+    """One by one: the queries cannot be asked how a job failed.
 
     Whoever gives a limit wants an idea, and soon.
     """
@@ -201,8 +201,8 @@ def _sieve(
 ) -> Callable[[Sequence[JobRecord]], Awaitable[list[JobRecord]]]:
     """Leaves of each page what is to be acted on."""
     spec = call.body
-    heads = Heads(call.deps.catalog, _query(call).states)
-    bound = Bound(call.deps.catalog, refusals)
+    heads = Heads(call.deps.queries, _query(call).states)
+    bound = Bound(call.deps.queries, refusals)
 
     async def meant(page: Sequence[JobRecord]) -> list[JobRecord]:
         found = [job for job in page if _is_meant(spec, job)]
@@ -214,7 +214,7 @@ def _sieve(
 
 
 def _is_meant(spec: BulkSpec, job: JobRecord) -> bool:
-    """What the catalog cannot be asked: how a job failed, and whether anything is left to do."""
+    """What the queries cannot be asked: how a job failed, and whether anything is left to do."""
     mark = spec.filter.fingerprint
     if mark is not None and (job.life.state is not JobState.FAILED or fingerprint_of(job) != mark):
         return False
@@ -266,17 +266,17 @@ def _moved(call: Call[BulkSpec, NoQuery], job: JobRecord) -> Spec:
 
 async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]]:
     """All that match, newest first; jobs submitted after the start are not among them."""
-    catalog, asked = call.deps.catalog, call.body.filter
+    queries, asked = call.deps.queries, call.body.filter
     query, size = _query(call), call.deps.limits.bulk_page
     if asked.job_ids is not None:
         ids = sorted({JobId(one.lower()) for one in asked.job_ids}, reverse=True)
         for start in range(0, len(ids), size):
-            found = await catalog.jobs(ids[start : start + size])
+            found = await queries.jobs(ids[start : start + size])
             yield [job for job in found if _matches(job, query)]
         return
     query = msgspec.structs.replace(query, look=call.deps.limits.page_look)
     while True:
-        page = await catalog.find_jobs(query)
+        page = await queries.find_jobs(query)
         yield page
         _check_open(call)
         if page.rest is None and len(page) < size:
@@ -327,7 +327,7 @@ def _labels(asked: JobFilter) -> tuple[tuple[str, str], ...]:
 
 
 def _matches(job: JobRecord, query: JobQuery) -> bool:
-    """The same question as the catalog answers, of jobs that were named one by one."""
+    """The same question as the queries answers, of jobs that were named one by one."""
     terms, created = job.spec.terms, job.spec.created_at
     wanted = (
         (query.priority, terms.priority),

@@ -24,8 +24,8 @@ _RULED_OUT = "a job that it depends on was started over too, and has already end
 class Heads:
     """Members start over with their array or gang only, so that stands for them, and once."""
 
-    def __init__(self, catalog: QueryStore, states: Sequence[JobState]) -> None:
-        self._catalog = catalog
+    def __init__(self, queries: QueryStore, states: Sequence[JobState]) -> None:
+        self._queries = queries
         self._states = states
         """Those that are meant."""
         self._seen: set[JobId] = set()
@@ -37,7 +37,7 @@ class Heads:
         above = {
             JobId(one.spec.group.parent) for one in jobs if isinstance(one.spec.group, GroupMember)
         }
-        heads = {one.id: one for one in await read_jobs(self._catalog, sorted(above))}
+        heads = {one.id: one for one in await read_jobs(self._queries, sorted(above))}
         meant: dict[JobId, JobRecord] = {}
         for job in jobs:
             band = job.spec.group
@@ -61,8 +61,8 @@ class Latecomers:
     found any more. They may be on any later page, so it waits here until the pages are through.
     """
 
-    def __init__(self, catalog: QueryStore, since: Instant, refusals: Refusals, page: int) -> None:
-        self._catalog = catalog
+    def __init__(self, queries: QueryStore, since: Instant, refusals: Refusals, page: int) -> None:
+        self._queries = queries
         self._page = page
         """Jobs that are started over together."""
         self._since = since
@@ -77,7 +77,7 @@ class Latecomers:
     async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         """Those that nothing links to others; the rest waits."""
         free = [job.id for job in jobs if not job.spec.dependencies]
-        edges = await self._catalog.edges(free, Direction.DOWNSTREAM)
+        edges = await self._queries.edges(free, Direction.DOWNSTREAM)
         linked = dict.fromkeys(edge.parent for edge in edges)
         late = [job for job in jobs if job.spec.dependencies or job.id in linked]
         self._lives |= {job.id: job.life.lives for job in late}
@@ -102,7 +102,7 @@ class Latecomers:
         while level:
             found |= dict.fromkeys(level, ())
             for start in range(0, len(level), READ_AT_ONCE):
-                for job in await self._catalog.jobs(level[start : start + READ_AT_ONCE]):
+                for job in await self._queries.jobs(level[start : start + READ_AT_ONCE]):
                     above = (d.job_id for d in job.spec.dependencies)
                     found[job.id] = tuple(one for one in above if one in self._lives)
             news = {one: None for job_id in level for one in found[job_id]}
@@ -127,7 +127,7 @@ class Latecomers:
 
     async def _start_over(self, job_ids: Sequence[JobId], act: Act) -> int:
         """Only these are read now: a long chain has as many rounds as jobs."""
-        jobs = await read_jobs(self._catalog, job_ids)
+        jobs = await read_jobs(self._queries, job_ids)
         # Who was skipped comes back with the one in front, and may have ended again.
         left = [job for job in jobs if job.life.lives == self._lives[job.id]]
         ruled_out = await self._ruled_out(left)
@@ -141,7 +141,7 @@ class Latecomers:
         above = list({d.job_id: None for job in jobs for d in job.spec.dependencies})
         ended: dict[JobId, JobState] = {}
         for start in range(0, len(above), READ_AT_ONCE):
-            for one in await self._catalog.jobs(above[start : start + READ_AT_ONCE]):
+            for one in await self._queries.jobs(above[start : start + READ_AT_ONCE]):
                 finished_at = one.life.finished_at or self._since
                 if one.life.state in JOB_FINAL and finished_at > self._since:
                     ended[one.id] = one.life.state

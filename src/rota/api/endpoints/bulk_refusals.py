@@ -37,8 +37,8 @@ class Refusals:
 class Bound:
     """Members of an array or gang that goes on: they can only be deleted with it."""
 
-    def __init__(self, catalog: QueryStore, refusals: Refusals) -> None:
-        self._catalog = catalog
+    def __init__(self, queries: QueryStore, refusals: Refusals) -> None:
+        self._queries = queries
         self._refusals = refusals
 
     async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
@@ -48,7 +48,7 @@ class Bound:
         }
         live = {
             head.id: head
-            for head in await read_jobs(self._catalog, sorted(above))
+            for head in await read_jobs(self._queries, sorted(above))
             if head.life.state not in JOB_FINAL and not head.life.delete_when_finished
         }
         free: list[JobRecord] = []

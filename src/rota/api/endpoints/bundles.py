@@ -307,7 +307,7 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
                 _check_use(there.get(bundle_id), spec, name)
     except ProblemError:
         # A repeat of an accepted request gets the first answer, even if the bundle is gone by now.
-        if call.key is None or await call.deps.catalog.key(call.key.key) is None:
+        if call.key is None or await call.deps.queries.key(call.key.key) is None:
             raise
     await _note_use(index, there.values(), _now(call))
 
@@ -340,7 +340,7 @@ async def _for_execution(call: Call[Any, Any]) -> Bundle:
     """Returns a bundle of the job's own tenant only: a job's author must not see those of
     others."""
     execution = await find_execution(call, execution_id_in(call))
-    tenants = await tenants_of(call.deps.catalog, [execution.job_id])
+    tenants = await tenants_of(call.deps.queries, [execution.job_id])
     found = await object_index_of(call).bundles([bundle_id_in(call)])
     if not found or tenants.get(execution.job_id) != found[0].tenant:
         raise not_found("bundle", call.path["bundle_id"][:100])

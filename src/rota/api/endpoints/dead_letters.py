@@ -120,13 +120,13 @@ async def read_failed(
         if query.tenant not in (None, own):
             return [], False
         query = msgspec.structs.replace(query, tenant=own)
-    catalog, found = call.deps.catalog, []
+    queries, found = call.deps.queries, []
     asked = msgspec.structs.replace(query, limit=most + 1, look=call.deps.limits.preview_look)
-    ids = await catalog.find_job_ids(asked)
+    ids = await queries.find_job_ids(asked)
     page_size, start = PageSize(most, call.deps.limits.read_at_once), 0
     while start < min(len(ids), most):
         end = min(start + page_size.size, most)
-        part, start = await catalog.jobs(ids[start:end]), end
+        part, start = await queries.jobs(ids[start:end]), end
         page_size.record(part)
         # Payloads may have megabytes, and a group needs none.
         found += [msgspec.structs.replace(one, spec=_without_payload(one)) for one in part]

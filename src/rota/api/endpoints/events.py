@@ -93,7 +93,7 @@ async def accept_events(call: Call[Any, Any], events: Sequence[Event]) -> Events
     keys = [event_key(event) for event in events]
 
     async def read() -> Sequence[JobRecord]:
-        known[:] = await call.deps.catalog.accepted_events(keys)
+        known[:] = await call.deps.queries.accepted_events(keys)
         return ()
 
     def build(preloaded: Preloaded | None) -> AnyInput:
@@ -125,7 +125,7 @@ def _names(call: Call[Any, Any]) -> NameOf:
 )
 async def list_events(call: Call[None, EventsQuery]) -> EventPage:
     asked = call.query
-    found = await call.deps.catalog.find_events(
+    found = await call.deps.queries.find_events(
         EventQuery(
             type=asked.type,
             tenant=call.caller.tenant,

@@ -183,7 +183,7 @@ async def _history(
     call: Call[None, NoQuery], job: JobRecord, seen: Sequence[ObservedCause] = ()
 ) -> list[PhaseView]:
     query = ExecutionQuery(job_id=job.id, limit=HISTORY_EXECUTIONS_MAX)
-    executions = await call.deps.catalog.find_executions(query)
+    executions = await call.deps.queries.find_executions(query)
     return job_timing(job, executions[::-1], seen, call.deps.brain.clock.now())
 
 
@@ -273,7 +273,7 @@ async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     graph = await _connected(call.deps, start.id)
     own = call.caller.tenant
     unread = [one for one in graph.nodes if one not in graph.jobs]
-    outlines = {one.id: one for one in await outlines_of(call.deps.catalog, unread)} | graph.jobs
+    outlines = {one.id: one for one in await outlines_of(call.deps.queries, unread)} | graph.jobs
     jobs = {
         one: outlines[one]
         for one in graph.nodes
@@ -301,13 +301,13 @@ class _Graph:
 
 async def _connected(deps: AppDeps, start: JobId) -> _Graph:
     """Follows edges breadth first, so that a graph cut at the limit shows what is near."""
-    catalog, page_size = deps.catalog, PageSize(GRAPH_AT_ONCE, deps.limits.read_at_once)
+    queries, page_size = deps.queries, PageSize(GRAPH_AT_ONCE, deps.limits.read_at_once)
     graph, level = _Graph({start: None}), [start]
     while level:
         size = page_size.size
         part, level = level[:size], level[size:]
         jobs, downstream = await asyncio.gather(
-            catalog.jobs(part), catalog.edges(part, Direction.DOWNSTREAM)
+            queries.jobs(part), queries.edges(part, Direction.DOWNSTREAM)
         )
         page_size.record(jobs)
         graph.jobs |= {job.id: outline_of(job) for job in jobs}

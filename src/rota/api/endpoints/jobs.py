@@ -119,7 +119,7 @@ async def _forecasts(call: Call[Any, Any], batch: JobBatch, event: Submit) -> Se
         if number:
             await asyncio.sleep(RECALL_PAUSE_S * number)
         at = brain.clock.now()
-        read = tuple(await read_upstream(call.deps.catalog, upstream))
+        read = tuple(await read_upstream(call.deps.queries, upstream))
         try:
             return await brain.rehearse(
                 Submit(jobs=event.jobs, preloaded=Preloaded(at=at, jobs=read))
@@ -239,7 +239,7 @@ async def _submit(
         return Submit(jobs=jobs, key=call.key, preloaded=preloaded)
 
     async def read() -> Sequence[JobRecord]:
-        return await read_upstream(call.deps.catalog, list(batch.outside_dependencies))
+        return await read_upstream(call.deps.queries, list(batch.outside_dependencies))
 
     inbox = call.deps.leaderless_inbox
     # With nothing else to read, `post` looks the key up itself: one query, not two.
@@ -348,7 +348,7 @@ async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
         query = replace(query, tenant=own)
     turn = call.state.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
     async with turn:
-        found = await _read_page(deps.catalog, replace(query, look=deps.limits.page_look))
+        found = await _read_page(deps.queries, replace(query, look=deps.limits.page_look))
         items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
         return JobPage(await _views(deps.brain, items), next_cursor)
 
@@ -363,12 +363,12 @@ async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
     return views
 
 
-async def _read_page(catalog: QueryStore, query: JobQuery) -> Page[JobRecord]:
+async def _read_page(queries: QueryStore, query: JobQuery) -> Page[JobRecord]:
     """Reads a page, or as much of it as the limits on memory and search work allow."""
     found: Page[JobRecord] = Page()
     size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)
     while True:
-        jobs = await catalog.find_jobs(replace(query, limit=part))
+        jobs = await queries.find_jobs(replace(query, limit=part))
         found += jobs
         size += sum(job_bytes(job) for job in jobs)
         if len(jobs) < part or len(found) == query.limit:
@@ -558,7 +558,7 @@ async def post_update(
             return [job]
         needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
         await check_upstream(call, dict.fromkeys(needed, "dependencies"))
-        return [job, *await read_upstream(call.deps.catalog, needed)]
+        return [job, *await read_upstream(call.deps.queries, needed)]
 
     def build(preloaded: Preloaded | None) -> AnyInput:
         return Update(job_id=job_id, spec=changed[0], key=call.key, preloaded=preloaded)

@@ -264,7 +264,7 @@ async def _tail_start(deps: AppDeps, execution_id: ExecutionId, lines: int) -> i
 
 async def _execution_of(deps: AppDeps, job: JobRecord, text: str) -> ExecutionId:
     if UUID.match(text.lower()):
-        found = await deps.catalog.executions([ExecutionId(text.lower())])
+        found = await deps.queries.executions([ExecutionId(text.lower())])
         if found and found[0].job_id == job.id:
             return found[0].id
     raise not_found(f"execution of job {job.id} with the id", text[:100])
@@ -336,14 +336,14 @@ class LogFollower:
             yield _missing(page)
 
     async def _has_ended(self, execution_id: ExecutionId) -> bool:
-        found = await self.deps.catalog.executions([execution_id])
+        found = await self.deps.queries.executions([execution_id])
         return not found or found[0].ended_at is not None
 
     async def job(self, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
         """Yields the logs of one execution after the other, until the job has finished."""
-        catalog, shown = self.deps.catalog, None
-        seq: int = (await catalog.head())[1]
-        while found := await catalog.jobs([job_id]):
+        queries, shown = self.deps.queries, None
+        seq: int = (await queries.head())[1]
+        while found := await queries.jobs([job_id]):
             life = found[0].life
             if life.execution_id is not None and life.execution_id != shown:
                 shown = life.execution_id

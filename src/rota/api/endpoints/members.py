@@ -37,7 +37,7 @@ async def failed_members(call: Call[Any, Any], job_id: JobId) -> tuple[int, ...]
 
     None: it is no array, or nobody need look, for it is all that ran or none.
     """
-    found = await call.deps.catalog.jobs([job_id])
+    found = await call.deps.queries.jobs([job_id])
     tally = found[0].life.group_progress if found else None
     if tally is None or not isinstance(found[0].spec.group, Array):
         return None
@@ -57,7 +57,7 @@ async def with_members(
     Of an ended band the members go first: should this be broken off, the rest can still be found.
     Of a live one those go that have ended; the others go by themselves as they stop.
     """
-    found = await call.deps.catalog.jobs([job_id])
+    found = await call.deps.queries.jobs([job_id])
     return await take_along(call, found[0], post_delete) if found else await post_delete()
 
 
@@ -100,10 +100,10 @@ async def _delete_one(call: Call[Any, Any], job_id: JobId) -> None:
 async def _pages(
     call: Call[Any, Any], band_id: JobId, states: tuple[JobState, ...]
 ) -> AsyncIterator[list[JobRecord]]:
-    catalog, size = call.deps.catalog, call.deps.limits.bulk_page
+    queries, size = call.deps.queries, call.deps.limits.bulk_page
     query = within(JobQuery(states=states, limit=size), band_id)
     while True:
-        page = await catalog.find_jobs(query)
+        page = await queries.find_jobs(query)
         yield page
         if len(page) < size:
             return

@@ -119,7 +119,7 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
     """Returns the figures of the cell; a tenant's token gets the counts of its own jobs."""
     stats = await stats_of(call.deps)
     if call.caller.tenant is not None:
-        own = await call.deps.catalog.count_jobs(call.caller.tenant)
+        own = await call.deps.queries.count_jobs(call.caller.tenant)
         stats.jobs = {state.value: own.get(state, 0) for state in JobState}
         stats.submitted_total = sum(stats.jobs.values())
     return stats
@@ -262,7 +262,7 @@ async def _lost(call: Call[Any, Any]) -> list[ConcernView]:
     query = ExecutionQuery(states=(ExecutionState.LOST,), limit=ATTENTION_JOBS)
     since = call.deps.brain.clock.now() - ATTENTION_LOSS_MS
     losses: dict[str, list[Instant]] = {}
-    for one in await call.deps.catalog.find_executions(query):
+    for one in await call.deps.queries.find_executions(query):
         if (one.ended_at or one.claimed_at) >= since:
             losses.setdefault(one.worker_id, []).append(one.ended_at or one.claimed_at)
     names = {info.worker.id: info.worker.name for info in call.deps.brain.workers()}
@@ -346,7 +346,7 @@ FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)
 
 
 async def timeline_buckets(
-    catalog: QueryStore,
+    queries: QueryStore,
     start: Instant,
     end: Instant,
     worker_id: WorkerId | None,
@@ -358,7 +358,7 @@ async def timeline_buckets(
     bounds = tuple(map(first_id, edges))
     limit = TIMELINE_SAMPLE if tenant is None else TIMELINE_SAMPLE_OWN
     query = SampleQuery(bounds=bounds, worker_id=worker_id, tenant=tenant, limit=limit)
-    return count_buckets(await catalog.sample_executions(query), edges, limit)
+    return count_buckets(await queries.sample_executions(query), edges, limit)
 
 
 def count_buckets(
@@ -455,12 +455,12 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     buckets = None
     if more:
         whose = (_worker(call), call.caller.tenant)
-        buckets, found = await timeline_buckets(call.deps.catalog, start, end, *whose), []
+        buckets, found = await timeline_buckets(call.deps.queries, start, end, *whose), []
     known = {one.id for one in live}
     # Running executions come first: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]
     shown = [one for one in found if one.claimed_at <= end][: call.deps.limits.timeline_bars_max]
-    outlines = await outlines_of(call.deps.catalog, dict.fromkeys(one.job_id for one in shown))
+    outlines = await outlines_of(call.deps.queries, dict.fromkeys(one.job_id for one in shown))
     jobs = {job.id: job for job in outlines if call.caller.tenant in (None, job.tenant)}
     bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
     reserved = await _reserved(call, end)
@@ -512,7 +512,7 @@ async def _claimed_within(
     while len(found) < most:
         size = page_size.size
         query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
-        part = await call.deps.catalog.find_executions(query)
+        part = await call.deps.queries.find_executions(query)
         page_size.record(part)
         found += [one for one in part if one.claimed_at >= start]
         if len(part) < size or part[-1].claimed_at < start:
@@ -534,7 +534,7 @@ async def _running(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution]
     found: list[Execution] = []
     most, step = call.deps.limits.timeline_bars_max, call.deps.limits.read_at_once
     for at in range(0, min(len(ids), most), step):
-        found += await call.deps.catalog.executions(ids[at : at + step])
+        found += await call.deps.queries.executions(ids[at : at + step])
     return found[:most], len(ids)
 
 

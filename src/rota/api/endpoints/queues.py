@@ -139,7 +139,7 @@ async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
     await call.deps.brain.settled()
     info, key = _existing(call), call.key
     name = info.queue.name
-    repeated = key is not None and await call.deps.catalog.key(key.key) is not None
+    repeated = key is not None and await call.deps.queries.key(key.key) is not None
     before = 0
     if not repeated:
         # Each piece is a command of its own: the key is for the purge as a whole.
@@ -188,7 +188,7 @@ def _refuse_if_stopping(call: Call[None, NoQuery]) -> None:
 async def _purge_page(
     call: Call[None, NoQuery], query: JobQuery, page: list[JobRecord]
 ) -> list[JobRecord]:
-    page[:] = await call.deps.catalog.find_jobs(query)
+    page[:] = await call.deps.queries.find_jobs(query)
     return [job for job in page if job.life.line]
 
 

@@ -477,7 +477,7 @@ async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage
     if last is not None and not (last.isdecimal() and int(last) <= INSTANT_MAX):
         raise foreign_cursor()
     before = instant_in(asked.before, "before") if last is None else int(last)
-    found = await call.deps.catalog.find_occurrences(
+    found = await call.deps.queries.find_occurrences(
         OccurrenceQuery(
             schedule_id=schedule_id,
             decisions=read_choices(asked.outcome, OccurrenceDecision, "outcome"),
@@ -588,7 +588,7 @@ async def _read_past(
     ranges: list[tuple[Instant, Instant]] = []
     before = end + 1
     while True:
-        page = await call.deps.catalog.find_occurrences(
+        page = await call.deps.queries.find_occurrences(
             OccurrenceQuery(
                 schedule_id=schedule_id,
                 after=start - 1,

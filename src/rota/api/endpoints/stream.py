@@ -158,7 +158,7 @@ async def visible_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Se
     for change in changes:
         _note_tenant(tenants, change)
     unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(tenants, job_id)}
-    found = await tenants_of(call.deps.catalog, [one for one in unknown if one is not None])
+    found = await tenants_of(call.deps.queries, [one for one in unknown if one is not None])
     for job_id, tenant in found.items():
         tenants.record(job_id, tenant)
     return [
@@ -264,7 +264,7 @@ async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
     """Streams changes from the position in Last-Event-ID, or from now."""
     call.state.streams.check()
     text = call.request.headers.get("last-event-id")
-    oldest, newest = await call.deps.catalog.head()
+    oldest, newest = await call.deps.queries.head()
     position = _read_position(text) if text else StreamPosition(newest, _RECORD_END)
     lost = not oldest - 1 <= position.seq <= newest
     if lost:
@@ -312,7 +312,7 @@ async def _next_texts(
 
     The records, with all that was submitted, are not kept while a slow client reads.
     """
-    changes = await call.deps.catalog.changes_after(Seq(after), STREAM_RECORDS)
+    changes = await call.deps.queries.changes_after(Seq(after), STREAM_RECORDS)
     new = [one for one in changes if (one.seq, one.index) > position]
     texts = []
     for text in _encoded(await visible_changes(call, new)):

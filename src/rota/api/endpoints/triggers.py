@@ -382,7 +382,7 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     """Lists decisions, newest first. They outlive the trigger, except for a tenant's token."""
     asked, trigger_id = call.query, _own_id(call)
-    found = await call.deps.catalog.find_trigger_decisions(
+    found = await call.deps.queries.find_trigger_decisions(
         TriggerDecisionQuery(
             trigger_id=trigger_id,
             decisions=read_choices(asked.outcome, EventDecision, "outcome"),

@@ -101,7 +101,7 @@ async def open_access(
     options: UpOptions | ServerOptions, store: Store, clock: Clock
 ) -> AccessSetup:
     """Sets up what the options ask for, and makes the first token where there is to be one."""
-    tokens = TokenCache(store.access, clock)
+    tokens = TokenCache(store.tokens, clock)
     await tokens.refresh()
     token = None
     if options.auth and makes_token(options):
@@ -118,7 +118,7 @@ async def open_access(
             by_address=RateLimiter(_rate(options.address_limit)),
         ),
     )
-    return AccessSetup(access, AuditLog(store.access, clock, options.audit_age_ms), token)
+    return AccessSetup(access, AuditLog(store.tokens, clock, options.audit_age_ms), token)
 
 
 def makes_token(options: UpOptions | ServerOptions) -> bool:

@@ -182,7 +182,7 @@ def trace(
         ) from error
     otlp = open_otlp(engine.node)
     naming = RecordingPropagator(otlp.samples)
-    follower = TraceFollower(engine, engine.journal_notifier, parts.catalog, naming, otlp)
+    follower = TraceFollower(engine, engine.journal_notifier, parts.queries, naming, otlp)
     return replace(parts, naming=naming), [Tracing(otlp, follower)]
 
 
@@ -401,7 +401,7 @@ def _parts(
     watcher = Sampler(engine, figures, disk_free)
     return AppDeps(
         brain=engine,
-        catalog=store.catalog,
+        queries=store.queries,
         logs=store.logs,
         files=storage.files,
         hooks=store.hooks,

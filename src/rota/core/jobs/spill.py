@@ -4,6 +4,8 @@ Only jobs that wait for nothing but a worker are spilled, and only as they arriv
 job names its spill queue (`Life.line`) until the job moves. Loading one writes nothing: after a
 restart it is spilled again. `JobLookup` finds a job in memory, in a spill queue, or among the
 records that a command preloaded.
+
+Why: docs/decisions/0003-memory-holds-live-jobs-only.md.
 """
 
 from __future__ import annotations

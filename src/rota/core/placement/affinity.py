@@ -3,6 +3,8 @@
 Delay scheduling: a class of jobs that finds free capacity only on workers that it does not prefer
 waits a while, and other jobs pass. Then its jobs go anywhere, until one of them has got a preferred
 worker or the class has been quiet. So a preference costs one wait for many jobs, not one for each.
+
+Why: docs/decisions/0018-soft-affinity-waits-and-demand-is-counted.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ corrects that. Usage decays (forward decay): new charges grow by 2 for each half
 that begins to wait starts no lower than the first one, without what that one was charged and has
 not used yet. Accounts are in a sorted list of blocks with masks of classes, so the first with a job
 of some classes is found fast.
+
+Why: docs/decisions/0015-fair-share-by-accounts.md.
 """
 
 from __future__ import annotations

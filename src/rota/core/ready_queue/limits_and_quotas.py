@@ -3,6 +3,8 @@
 The counts by state that they are checked against are here too. An exceeded limit blocks the classes
 of the queue (one bit operation), never its jobs. Each gives its cause, and decisions and
 explanations call the same function.
+
+Why: docs/decisions/0014-gcra-rate-limits-and-concurrency-slots.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A reservation is a worker and a time. Only that worker is restricted: another job may start there if
 it will have ended by then, or fits beside what is reserved.
+
+Why: docs/decisions/0016-backfill-reserves-a-worker-and-a-time.md.
 """
 
 from __future__ import annotations

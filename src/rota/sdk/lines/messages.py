@@ -2,6 +2,8 @@
 
 A general client spends several times what such a call is worth on what these calls do not use:
 cookies, redirects, streams, compression.
+
+Why: docs/decisions/0004-http-on-msgspec-and-own-client-transport.md.
 """
 
 from __future__ import annotations

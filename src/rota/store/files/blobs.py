@@ -5,6 +5,8 @@ never hit a later one. The keys in use are in the database (`object_index.py`). 
 Storage and Azure are reached through obstore, which only this file imports. Credentials, regions
 and endpoints come from the environment, by the names of each cloud's own tools, or from the
 machine's role.
+
+Why: docs/decisions/0008-logs-and-files-bypass-the-journal.md.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Ids are UUIDv7: their first twelve hexadecimal digits are the milliseconds of their time, so a day
 is a range of ids. All of this happens under the projection's own lock, with a short timeout for
 other locks: a statement that waits for a lock on a table makes all behind it wait too.
+
+Why: docs/decisions/0006-postgresql-partitions-retention-upgrades.md.
 """
 
 from __future__ import annotations

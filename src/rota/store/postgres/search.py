@@ -5,6 +5,8 @@ walks the rarest filter, and the second rarest beside it if that is cheaper than
 row. Each statement walks a given number of entries of a range of ids (days) and returns how far it
 came. All statements of a page see one snapshot. A search that has done as much work as its query
 allows ends.
+
+Why: docs/decisions/0025-pages-of-lists-may-end-early.md.
 """
 
 from __future__ import annotations

@@ -59,32 +59,32 @@ class PostgresStore:
         )
         self._file_connection = DedicatedConnection(address, "files", SIDE_DEADLINE_S, {})
         self._token_connection = token_connection(address)
-        self.ledger = PostgresJournalStore(
+        self.journal = PostgresJournalStore(
             address, self._projector, self._readers, leader_deadline_s
         )
         self._key_connection = key_connection(address)
-        self.catalog = PostgresQueryStore(self._readers, self._key_connection, self._projector)
+        self.queries = PostgresQueryStore(self._readers, self._key_connection, self._projector)
         self.logs = PostgresLogs(self._log_connection, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._file_connection, self._readers)
-        self.access = PostgresTokenStore(self._token_connection, self._readers, self.ledger.glance)
+        self.tokens = PostgresTokenStore(self._token_connection, self._readers, self.journal.glance)
         self.hooks = PostgresHooks(self._token_connection)
         self.objects = PostgresObjectIndex(self._file_connection, self._readers)
         self.blobs = PostgresBlobs(self._file_connection, self._readers)
         """For bundles, if no object storage is named."""
         self.notes = PostgresNotes(self._token_connection)
-        self.nodes = PostgresNodes(self._log_connection, self.ledger.glance)
+        self.nodes = PostgresNodes(self._log_connection, self.journal.glance)
 
     async def open(self) -> None:
         """Connects, and checks that this database takes writes."""
-        await self.ledger.durability()
+        await self.journal.durability()
         await self._readers.open()
         await self._projector.start()
 
     async def durability(self) -> Durability:
-        return await self.ledger.durability()
+        return await self.journal.durability()
 
     async def name_cell(self, name: str) -> str:
-        return agreed_cell_name(await self.ledger.name_cell(name), name)
+        return agreed_cell_name(await self.journal.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops the oldest day of finished work that was over before then, or some of the rest."""
@@ -93,7 +93,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self._projector.close()
         await self._readers.close()
-        await self.ledger.close()
+        await self.journal.close()
         await self._key_connection.close()
         await self._log_connection.close()
         await self._file_connection.close()

@@ -2,6 +2,8 @@
 
 The row of leader election and the inbox are written here too. A data directory has one server, so
 these calls, the same as on PostgreSQL, have less to do.
+
+Why: docs/decisions/0005-sqlite-through-apsw-with-one-writer-thread.md.
 """
 
 from __future__ import annotations

@@ -131,26 +131,26 @@ class MemoryStore:
         self._limits = limits
         self.logs = _MemoryLogs(log_bytes_max, limits)
         self.artifacts = MemoryArtifacts()
-        self.ledger = MemoryJournalStore(self._sweep, limits)
-        self.catalog = SqliteQueryStore(self.ledger, self.ledger)
-        self.access = SqliteTokenStore(self.ledger, limits)
+        self.journal = MemoryJournalStore(self._sweep, limits)
+        self.queries = SqliteQueryStore(self.journal, self.journal)
+        self.tokens = SqliteTokenStore(self.journal, limits)
         self.nodes = MemoryNodes()
-        self.hooks = SqliteHooks(self.ledger)
-        self.objects = SqliteObjectIndex(self.ledger, self.ledger)
-        self.notes = SqliteNotes(self.ledger)
+        self.hooks = SqliteHooks(self.journal)
+        self.objects = SqliteObjectIndex(self.journal, self.journal)
+        self.notes = SqliteNotes(self.journal)
 
     async def durability(self) -> Durability:
         """Says what SQLite on a disk would, though nothing survives the process."""
         return ONE_DISK
 
     async def name_cell(self, name: str) -> str:
-        return agreed_cell_name(await self.ledger.name_cell(name), name)
+        return agreed_cell_name(await self.journal.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
-        await self.ledger.caught_up()
+        await self.journal.caught_up()
         dropped, after, more = 0, "", True
         while more:
-            step = drop_some(self.ledger.connection, before, after, self._limits)
+            step = drop_some(self.journal.connection, before, after, self._limits)
             dropped, after, more = dropped + step.dropped, step.after, bool(step.after)
         self._sweep()
         return Dropped(dropped)
@@ -159,10 +159,10 @@ class MemoryStore:
         """Does nothing: servers that are restarted find all of it."""
 
     def _sweep(self) -> None:
-        while execution_ids := self.ledger.leftovers().result():
+        while execution_ids := self.journal.leftovers().result():
             self.logs.forget_from_thread(execution_ids)
             self.artifacts.forget_now(execution_ids)
-            self.ledger.forget_leftovers(execution_ids).result()
+            self.journal.forget_leftovers(execution_ids).result()
 
 
 class MemoryJournalStore(SqliteJournalStore):

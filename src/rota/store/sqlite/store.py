@@ -108,32 +108,32 @@ class SqliteStore:
         self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max, limits)
         self.artifacts = DiskArtifacts(data_dir / "artifacts")
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
-        self.ledger = SqliteJournalStore(path, self._sweep_soon, limits=limits)
-        self.catalog = SqliteQueryStore(ReaderThreads(path, READERS), self.ledger)
-        self.access = SqliteTokenStore(self.ledger, limits)
+        self.journal = SqliteJournalStore(path, self._sweep_soon, limits=limits)
+        self.queries = SqliteQueryStore(ReaderThreads(path, READERS), self.journal)
+        self.tokens = SqliteTokenStore(self.journal, limits)
         # Only this server uses the directory, so no other one needs to read this.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
-        self.hooks = SqliteHooks(self.ledger)
-        self.objects = SqliteObjectIndex(ReaderThreads(path, 1), self.ledger)
-        self.notes = SqliteNotes(self.ledger)
+        self.hooks = SqliteHooks(self.journal)
+        self.objects = SqliteObjectIndex(ReaderThreads(path, 1), self.journal)
+        self.notes = SqliteNotes(self.journal)
         self._sweep_soon()
 
     async def durability(self) -> Durability:
         return ONE_DISK
 
     async def name_cell(self, name: str) -> str:
-        return agreed_cell_name(await self.ledger.name_cell(name), name)
+        return agreed_cell_name(await self.journal.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops those that ended of the next few old jobs."""
         after, limits = self._dropped_to, self._limits
-        step = await self.ledger.run_durably(lambda c: drop_some(c, before, after, limits))
+        step = await self.journal.run_durably(lambda c: drop_some(c, before, after, limits))
         self._dropped_to = step.after
         if step.leaves_behind:
             self._sweep_soon()
         # Not between the steps: the next one frees more pages.
-        more = bool(step.after) or await self.ledger.run_durably(
+        more = bool(step.after) or await self.journal.run_durably(
             lambda c: release_free_pages(c, limits)
         )
         return Dropped(step.dropped, more)
@@ -141,9 +141,9 @@ class SqliteStore:
     async def close(self) -> None:
         # Readers first: SQLite merges the write-ahead log when the last connection closes, and only
         # if that one may write.
-        await self.catalog.close()
+        await self.queries.close()
         await self.objects.close()
-        await self.ledger.close()
+        await self.journal.close()
         await asyncio.to_thread(self._sweeper.shutdown)
         await self.logs.close()
         await self.artifacts.close()
@@ -155,7 +155,7 @@ class SqliteStore:
     def _sweep(self) -> None:
         """Removes logs and files of deleted jobs; what fails is found again by the next sweep."""
         with suppress(StoreError):
-            while execution_ids := self.ledger.leftovers().result():
+            while execution_ids := self.journal.leftovers().result():
                 self.logs.forget_from_thread(execution_ids)
                 self.artifacts.forget_from_thread(execution_ids)
-                self.ledger.forget_leftovers(execution_ids).result()
+                self.journal.forget_leftovers(execution_ids).result()
