@@ -23,16 +23,12 @@ from rota.core.model import Instant
 
 
 class RuleStatus(StrEnum):
-    """Status of a rule."""
-
     OK = "ok"
     PENDING = "pending"
     FIRING = "firing"
 
 
 class NotificationKind(StrEnum):
-    """Kind of a notification."""
-
     FIRING = "firing"
     RESOLVED = "resolved"
     TEST = "test"

@@ -131,7 +131,6 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
 
 
 async def tenants_of(queries: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
-    """Returns the tenants of jobs."""
     return {one.id: one.tenant for one in await outlines_of(queries, job_ids)}
 
 

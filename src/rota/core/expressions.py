@@ -86,8 +86,6 @@ class ListOf(ExpressionNode, frozen=True):
 
 
 class FunctionCall(ExpressionNode, frozen=True):
-    """Call of one of the FUNCTIONS."""
-
     name: str
     args: tuple[AnyNode, ...]
 

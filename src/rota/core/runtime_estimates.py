@@ -73,7 +73,6 @@ class Sketch:
         self.largest = largest
 
     def add(self, value: int) -> None:
-        """Adds a value."""
         step = step_of(max(0, value))
         self._counts[step] = self._counts.get(step, 0) + 1
         self._seen += 1

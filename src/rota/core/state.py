@@ -168,7 +168,6 @@ class SchedulerState:
         return entry
 
     def with_interned_terms(self, spec: Spec) -> Spec:
-        """Spec with interned terms."""
         terms = self.interned_terms(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
 

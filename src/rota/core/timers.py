@@ -38,7 +38,6 @@ class Timers:
         return len(self._heap)
 
     def set(self, when: Instant, kind: TimerKind, key: str) -> None:
-        """Sets a timer for `when`."""
         self._count += 1
         heappush(self._heap, (when, self._count, kind, key))
 

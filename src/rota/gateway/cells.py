@@ -162,7 +162,6 @@ class Connections:
         )
 
     async def close(self) -> None:
-        """Closes all connections."""
         await self._http.close()
 
     @asynccontextmanager

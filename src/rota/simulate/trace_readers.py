@@ -235,8 +235,6 @@ _Seconds = Annotated[float, Meta(ge=0, le=SPAN_MS_MAX / 1000)]
 
 
 class _TaskRun(msgspec.Struct):
-    """Run of a task."""
-
     id: str = ""
     name: str = ""
     runtime_s: _Seconds | None = msgspec.field(default=None, name="runtimeInSeconds")

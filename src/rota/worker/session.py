@@ -81,8 +81,6 @@ class LeaseCall(msgspec.Struct, frozen=True):
 
 
 class HeartbeatCall(msgspec.Struct, frozen=True):
-    """One heartbeat call."""
-
     sent_at: float
     named: tuple[str, ...]
     spec: HeartbeatSpec

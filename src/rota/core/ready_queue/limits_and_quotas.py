@@ -293,7 +293,6 @@ class Depths:
         (self._tenants.entries.get(tenant) or self._tenants.entry(tenant)).depth.count(state, step)
 
     def of(self, queue: str) -> Depth:
-        """Depth of the queue."""
         depth = self.of_queue.get(queue)
         if depth is None:
             depth = self.of_queue[queue] = Depth()

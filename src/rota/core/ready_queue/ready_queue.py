@@ -210,7 +210,6 @@ class ReadyQueue:
         """Number of classes made so far."""
 
     def add(self, entry: JobEntry, terms_entry: TermsEntry, now: Instant) -> JobClass:
-        """Adds a job to its class queue."""
         assert entry.class_index == NO_CLASS
         handle = terms_entry.handle
         if handle is None or not (handle.fifo_group.in_memory or handle.fifo_group.spilled):

@@ -557,8 +557,6 @@ async def _job_ids(connection: Connection, query: JobQuery, now: Instant) -> Pag
 
 
 class _PageSearch:
-    """Search for one page."""
-
     def __init__(
         self,
         connection: Connection,

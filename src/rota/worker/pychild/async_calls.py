@@ -113,8 +113,6 @@ class RoutedStream(io.TextIOBase):
 
 
 class RoutedByteStream(io.RawIOBase):
-    """Byte stream of a RoutedStream."""
-
     def __init__(self, text: RoutedStream) -> None:
         self._text = text
 

@@ -43,8 +43,6 @@ class BundleError(Exception):
 
 
 class BundleSource(Protocol):
-    """Source of bundles."""
-
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
         """Describes a bundle. Raises AwayError to be asked again, RefusedError if it is not
         available."""
