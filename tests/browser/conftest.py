@@ -20,7 +20,7 @@ WORKERS = ("left", "right")
 PATIENCE_MS = 20_000
 """Shared cores stall for seconds; only a test that fails waits this long."""
 SIZE = {"width": 1280, "height": 860}
-PAGE_LINE = re.compile(r"page     (\S+)\s")
+PAGE_LINE = re.compile(r"open     (\S+)\s")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

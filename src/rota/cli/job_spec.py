@@ -265,7 +265,7 @@ def _retry(options: Options) -> dict[str, Any] | None:
 def retry_of(
     retries: int | None, backoff: str | None, delay: Duration | None
 ) -> dict[str, Any] | None:
-    """Builds the retry policy; `--retries N` means N tries after the first."""
+    """Builds the retry policy; `--retries N` means N attempts after the first."""
     parts = {
         "max_attempts": None if retries is None else retries + 1,
         "backoff": backoff,

@@ -114,10 +114,10 @@ def show(job: str, *, as_json: bool) -> None:
 
         def draw(view: JobView) -> None:
             show_facts(job_facts(view))
-            tries = client.executions(job_id=found, limit=20).items
-            if tries:
+            executions = client.executions(job_id=found, limit=20).items
+            if executions:
                 print()
-                show_table(EXECUTION_COLUMNS, tries, empty="")
+                show_table(EXECUTION_COLUMNS, executions, empty="")
 
         answer(client, calls.get_job(found), draw, as_json=as_json)
 

@@ -216,8 +216,8 @@ def exit_status(client: Client, job: JobView) -> int:
     """Returns the status a shell would give for the job's last execution."""
     if job.status == "succeeded":
         return 0
-    tries = client.executions(job_id=job.job_id, limit=1).items
-    code = tries[0].exit_code if tries else None
+    executions = client.executions(job_id=job.job_id, limit=1).items
+    code = executions[0].exit_code if executions else None
     if not code or job.reason not in (None, EXIT_CODE):
         say_why(job)
     if not code:

@@ -79,7 +79,7 @@ def draw_why(view: WhyView) -> None:
         _say("help", f"{relief.message}{due}{then}")
         _named(relief.figures)
     if view.position is not None:
-        _say("line", _position(view.position))
+        _say("queue", _position(view.position))
     if view.deadline is not None:
         _say("due", deadline_line(view.deadline))
     if view.history:
@@ -89,7 +89,7 @@ def draw_why(view: WhyView) -> None:
 def start_lines(estimate: EstimateView) -> Iterator[str]:
     """Says when it starts, how sure that is, and how it is known."""
     if estimate.method == "never":
-        yield "never, as it stands"
+        yield "never, unless something changes"
     elif estimate.at is None:
         yield "unknown"
     elif since_s(estimate.at, now_ms()) >= 0:

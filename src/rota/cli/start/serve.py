@@ -425,7 +425,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     click.echo(f"Rota {__version__} is up at {service.url}")
     sign_in = service.access.sign_in_path()
     if sign_in is not None:
-        click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
+        click.echo(f"  open     {service.url}{sign_in}  (signs your browser in, once)")
     if options.store is None:
         click.echo(f"  data     {options.data}")
     else:
