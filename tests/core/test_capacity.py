@@ -9,6 +9,7 @@ from rota.core.capacity import Demand, QueueDemand, slots_for
 from rota.core.commands import MemoryWindow, PutTenantSettings, Timing
 from rota.core.model import Quota, RateLimit, Resources
 from tests.core.asking import GIB, SECOND, job
+from tests.core.work import work_of
 from tests.core.world import World, run
 from tests.example_counts import examples
 
@@ -197,14 +198,16 @@ def test_spilled_jobs_count_as_backlog() -> None:
     assert look(world).workers.needed in range(56, 65)
 
 
-def test_demand_is_computed_without_reading_waiting_jobs() -> None:
-    """The work is a sum of the class queue, so changing a job directly changes nothing."""
+def work_of_a_look(jobs: int) -> int:
     world = World(checked=False)
     world.register("w1")
-    waiting(world, 10, runs_ms=MINUTE)
-    for entry in world.scheduler._t.jobs.values():
-        entry.estimate = 0
-    assert queue(look(world)).shapes[0].shape.work == 10 * MINUTE
+    waiting(world, jobs, runs_ms=MINUTE)
+    assert queue(look(world)).shapes[0].shape.work == jobs * MINUTE
+    return work_of(lambda: look(world))
+
+
+def test_demand_costs_the_same_however_many_jobs_wait() -> None:
+    assert work_of_a_look(1_000) <= work_of_a_look(10)
 
 
 @settings(max_examples=examples(40, 500), deadline=None)

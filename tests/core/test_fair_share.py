@@ -8,6 +8,7 @@ from rota.core.model import JobId, Quota
 from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, NOON, job
 from tests.core.replay import Replay, Work
+from tests.core.work import work_of
 from tests.core.world import World
 
 FAIR = replace(DEFAULT, backfill=BackfillKind.GREEDY)
@@ -213,19 +214,19 @@ def test_a_restart_remembers_what_tenants_used() -> None:
     assert used(world, "a") == pytest.approx(before, rel=0.02)
 
 
-def test_a_tenant_without_a_job_that_fits_is_skipped() -> None:
-    """Of a thousand tenants, all but one wait for a worker that is not there."""
+def work_beside_tenants_that_wait(others: int) -> int:
+    """The work of a turn that starts a job, where so many tenants wait for a larger worker."""
     world = World(policy=FAIR, checked=False)
     world.register(cpu=1)
-    waiting = [job(f"big{n}", tenant=f"t{n}", cpu=2) for n in range(999)]
+    waiting = [job(f"big{n}", tenant=f"t{n}", cpu=2) for n in range(others)]
     world.submit_all([*waiting, *(job(f"s{n}", tenant="small") for n in range(30))])
-    served(world, 10)
-    items = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
-    small = world.scheduler._t.ready_queue.class_of(world.record("s29").spec.terms)
-    assert small is not None
-    hopeful = [block for block in items._blocks if block.mask & small.bit]
-    assert len(hopeful) <= 2, "a search opens only blocks that may have something"
-    assert max(len(block.entries) for block in items._blocks) <= 128
+    assert served(world, 10) == ["small"] * 10
+    poll = world.asking(max_orders=1)
+    return work_of(lambda: world.scheduler.turn([poll], world.now))
+
+
+def test_tenants_without_a_job_that_fits_are_skipped_together() -> None:
+    assert work_beside_tenants_that_wait(2_000) <= 2 * work_beside_tenants_that_wait(200)
 
 
 def test_the_policy_can_be_changed_while_jobs_wait() -> None:

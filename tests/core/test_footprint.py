@@ -9,12 +9,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from rota.core.commands import NewJob, Submit, Timing
-from rota.core.entries import InternPool
-from rota.core.limits import CoreLimits
 from rota.core.model import JobId
 from rota.core.scheduler import Scheduler
-from tests.core.asking import NOON, job, spec
-from tests.core.world import World
+from tests.core.asking import NOON, spec
 
 BATCHES = 4
 
@@ -48,32 +45,3 @@ def test_a_waiting_job_takes_less_than_half_a_kilobyte() -> None:
         tracemalloc.stop()
     assert scheduler.live_jobs() == 1_000 * (1 + BATCHES)
     assert used / (1_000 * BATCHES) < 500
-
-
-def test_jobs_that_arrive_together_share_one_sort_key() -> None:
-    world = World()
-    world.submit_all([job("a"), job("b")])
-    first, second = world.scheduler._t.jobs.values()
-    assert first.sort_key is second.sort_key
-
-
-def test_more_terms_than_the_pool_holds_leave_nothing_behind() -> None:
-    world = World(limits=CoreLimits(terms_pool_max=3))
-    world.register(cpu=100)
-    names = [f"j{number}" for number in range(20)]
-    world.submit_all([job(name, priority=number) for number, name in enumerate(names)])
-    world.cancel("j0")
-    assert sorted(world.take()) == sorted(names[1:])
-    (job_class,) = world.scheduler._t.ready_queue.classes
-    assert not job_class.waiting
-    assert not job_class.fifo_groups
-
-
-def test_an_intern_pool_returns_the_first_of_equal_values_until_it_is_full() -> None:
-    pool: InternPool[str] = InternPool(2)
-    first, again = "ab", "".join(("a", "b"))
-    assert pool.same(first) is first
-    assert pool.same(again) is first
-    pool.same("c")
-    pool.same("d")  # one too many: it starts anew
-    assert pool.same(again) is again

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.entries import FreeCapacities, FreeCapacity, MachineClass, WorkerEntry
-from rota.core.model import Resources, Worker, WorkerId
-from rota.core.placement.fleet import FreeIndex, first_allowed
+from rota.core.entries import FreeCapacities, FreeCapacity
+from rota.core.model import Resources
 from rota.core.resources import NOTHING, left_of, minus, plus, total
-from tests.core.asking import resources
 
 FULL = Resources(cpu_milli=8_000, memory=64, custom=(("seat", 2_000),))
 AMOUNTS = (
@@ -48,15 +46,6 @@ def test_pooled_free_capacities_agree_with_arithmetic(
     assert walk(full, second) == computed(second)
 
 
-def test_alike_workers_share_one_free_capacity_while_it_is_pooled() -> None:
-    known = FreeCapacities()
-    full = known.of(1, FULL)
-    less = full.without(AMOUNTS[0])
-    assert less.with_back(AMOUNTS[0]) is full
-    assert full.without(Resources(cpu_milli=1_000)) is less
-    assert known.of(2, FULL) is not full
-
-
 _some = st.builds(
     lambda seats, disks: Resources(custom=(("disk", disks), ("seat", seats))),
     st.integers(0, 2),
@@ -88,46 +77,3 @@ def test_free_capacities_that_are_not_used_are_not_kept() -> None:
 
 
 WORKERS = 6
-
-
-def alike_workers() -> list[WorkerEntry]:
-    worker = Worker(WorkerId("w"), "w", "s", resources(cpu=8))
-    machine = MachineClass(1, worker, FreeCapacities())
-    return [WorkerEntry(worker, machine, rank, 0) for rank in range(WORKERS)]
-
-
-@given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(0, 3)), max_size=60))
-def test_each_worker_is_listed_once_by_free_capacity_and_rank(
-    acts: list[tuple[int, int]],
-) -> None:
-    entries, index = alike_workers(), FreeIndex()
-    expected: dict[int, FreeCapacity] = {}
-    for rank, cpu in acts:
-        entry, worker_id = entries[rank], WorkerId(f"w{rank}")
-        if cpu:
-            entry.set_free(resources(cpu=cpu))
-            index.put(worker_id, entry)
-            expected[rank] = entry.free_capacity
-        else:
-            index.drop(worker_id)
-            expected.pop(rank, None)
-        listed = {
-            free: [entry[0] for entry in workers]
-            for free, workers in index.by_free_capacity.items()
-        }
-        kept = dict.fromkeys(expected.values())
-        assert listed == {
-            free: sorted(rank for rank, its in expected.items() if its is free) for free in kept
-        }
-
-
-def test_of_equally_good_workers_the_first_that_may_be_used_is_taken() -> None:
-    entries, index = alike_workers(), FreeIndex()
-    for entry in reversed(entries):
-        index.put(WorkerId(f"w{entry.rank}"), entry)
-    (workers,) = index.by_free_capacity.values()
-    assert workers[0][1] is entries[0]
-    found = first_allowed(workers, lambda entry: entry.rank >= 2)
-    assert found is not None
-    assert found[1] is entries[2]
-    assert first_allowed(workers, lambda entry: False) is None

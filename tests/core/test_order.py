@@ -1,10 +1,18 @@
 from __future__ import annotations
 
-from rota.core.model import JobState
+import pytest
+
+from rota.core.commands import Submit
+from rota.core.limits import RESERVE_LOOK
+from rota.core.model import Affinity, JobState
 from rota.core.outcome import Outcome
+from rota.core.policy import DEFAULT
 from tests.core.asking import job
 from tests.core.work import work_of
 from tests.core.world import World
+
+WORKERS = RESERVE_LOOK + 4
+"""So many that a job that does not fit may be passed for a while."""
 
 
 def drained(world: World, worker_id: str = "w1") -> list[str]:
@@ -114,3 +122,26 @@ def test_the_keys_of_many_cancelled_jobs_are_removed() -> None:
     assert class_queue.waiting == 1
     assert class_queue.jobs.size < 100
     world.check()
+
+
+def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
+    """Many workers poll at once, and far more jobs wait, each of another class."""
+    world = World(policy=DEFAULT, checked=False)
+    for number in range(WORKERS):
+        world.register(f"w{number}", cpu=4, memory=1 << 30)
+    jobs = [
+        job(f"{n}", cpu=4, memory=n << 20, affinity=affinity if n % 2 else None)
+        for n in range(1, classes)
+    ]
+    world.turn([Submit(jobs=tuple(jobs))])
+    polls = [world.asking(f"w{number}") for number in range(WORKERS)]
+    return work_of(lambda: world.scheduler.turn(polls, world.now))
+
+
+@pytest.mark.parametrize("affinity", [None, Affinity(prefer=(("zone", ("b",)),))])
+def test_twice_as_many_classes_that_wait_for_a_busy_fleet_cost_no_more_than_twice_the_work(
+    affinity: Affinity | None,
+) -> None:
+    """Also where every second job waits for a preferred worker: not all the others are passed for
+    each."""
+    assert work_of_a_turn(12 * WORKERS, affinity) <= 2 * work_of_a_turn(6 * WORKERS, affinity)

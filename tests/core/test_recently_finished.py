@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -17,7 +16,7 @@ from rota.core.model import (
     KeyRecord,
     WorkerId,
 )
-from rota.core.recently_finished import SLICE_MAX, RecentlyFinished, ShardedDict
+from rota.core.recently_finished import RecentlyFinished
 
 SUCCEEDED = ExecutionState.SUCCEEDED
 JOBS = [JobId(f"j{number}") for number in range(8)]
@@ -123,53 +122,14 @@ def test_a_clock_behind_the_time_of_the_start_does_no_harm(back_ms: int) -> None
     assert recent.departed_at(JOBS[0]) is recent.ended(RUNS[0]) is None
 
 
-def busy(recent: RecentlyFinished, seconds: int) -> Iterator[int]:
-    """A hundred ends every five milliseconds; after each turn, when it was."""
-    number = 0
-    for now in range(0, seconds * 1_000, 5):
-        for _ in range(100):
-            number += 1
-            job_id = JobId(f"{number:08}")
-            recent.remember_execution(ended(ExecutionId(job_id), now), SUCCEEDED, now)
-            recent.remember_job(job_id, now, JobState.SUCCEEDED)
-        recent.forget(now)
-        yield now
-
-
-def test_no_dictionary_becomes_so_large_that_it_takes_long_to_grow() -> None:
+def test_forgotten_entries_are_freed_a_few_at_a_time_and_all_in_the_end() -> None:
     recent = RecentlyFinished(0)
-    for _ in busy(recent, seconds=2):
-        pass
-    sizes = [len(part) for one in recent._slices for part in (one.departed, one.ended)]
-    assert sum(sizes) == 2 * 40_000
-    assert max(sizes) <= SLICE_MAX
-
-
-def test_forgotten_entries_are_freed_in_small_parts_and_all_in_the_end() -> None:
-    recent = RecentlyFinished(0)
-    for _ in busy(recent, seconds=1):
-        pass
-    recent.forget(3 * PRELOAD_WINDOW_MS)
-    kept = most = sum(len(part) for part in recent._over)
-    assert kept > 30_000
-    while recent._over:
+    for number in range(20_000):
+        job_id = JobId(f"{number:08}")
+        recent.remember_execution(ended(ExecutionId(job_id), number // 20), SUCCEEDED, 1_000)
+        recent.remember_job(job_id, number // 20, JobState.SUCCEEDED)
+    kept = [40_000]
+    while kept[-1]:
         recent.forget(3 * PRELOAD_WINDOW_MS)
-        left = sum(len(part) for part in recent._over)
-        assert kept - left < most / 10
-        kept = left
-
-
-@given(keys=st.lists(st.text(), max_size=50))
-def test_a_key_is_found_in_its_shard(keys: list[str]) -> None:
-    shards: ShardedDict[str, int] = ShardedDict()
-    for number, key in enumerate(keys):
-        shards.shard(key)[key] = number
-    assert {key: shards.shard(key)[key] for key in keys} == {key: n for n, key in enumerate(keys)}
-
-
-def test_shards_are_of_about_equal_size() -> None:
-    shards: ShardedDict[str, int] = ShardedDict()
-    parts = [shards.shard(str(number)) for number in range(100_000)]
-    for number, part in enumerate(parts):
-        part[str(number)] = number
-    assert max(len(part) for part in parts) < 100_000 / 100
+        kept.append(sum(len(part) for part in recent._over))
+    assert all(before - left < 4_000 for before, left in pairwise(kept))

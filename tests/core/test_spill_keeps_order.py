@@ -1,15 +1,19 @@
-"""With any window the same jobs start in the same order as with all of them in memory."""
+"""With any window the same jobs start in the same order as with all of them in memory, however late
+and stale what the store answers is."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.commands import MemoryWindow, Timing
+from rota.core.commands import AnyInput, Cancel, MemoryWindow, Refilled, Submit, Timing
 from rota.core.limits import LONG_FIFO_GROUP, CoreLimits
-from rota.core.model import JobState
+from rota.core.model import JobId, JobState
+from rota.core.outcome import Refill
 from rota.core.policy import STRICT, OrderKind, Policy
 from tests.core.asking import NOON, job
 from tests.core.world import World
@@ -119,3 +123,62 @@ def test_long_runs_of_alike_jobs_start_as_if_each_had_been_loaded_alone(
             world.complete(taken[0])
     assert started[0] == started[1]
     assert len(started[0]) == len(jobs)
+
+
+class Late:
+    """A story whose refills are answered some turns after they were asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        window = MemoryWindow(jobs=3, fifo_group=self.rng.choice((1, 2)), refill=2)
+        self.world = World(timing=Timing(window=window))
+        self.world.register(cpu=1_000)
+        self.cancels, self.answers = self.rng.choice((0.1, 0.6)), self.rng.choice((0.4, 0.9))
+        self.asked: list[Refill] = []
+        self.submitted = 0
+
+    def turn(self, events: list[AnyInput]) -> None:
+        answered = [one for one in self.asked if self.rng.random() < self.answers]
+        self.asked = [one for one in self.asked if one not in answered]
+        refills = [self.world.ledger.refill(one) for one in answered]
+        self.asked += self.world.bare_turn([*events, *refills]).refills
+
+    def act(self) -> None:
+        if self.rng.random() < 0.3:
+            some = range(self.submitted, self.submitted + self.rng.randrange(1, 9))
+            self.submitted = some.stop
+            self.turn([Submit(jobs=tuple(job(f"j{number:03}") for number in some))])
+        waiting = [one.id for one in self.world.ledger.live() if one.life.state == "queued"]
+        if waiting and self.rng.random() < self.cancels:
+            job_id = self.rng.choice(waiting[:8])
+            self.turn([Cancel(job_id=job_id, preloaded=self.world.recall())])
+        self.turn([self.world.asking(max_orders=self.rng.randrange(4))])
+
+    def started(self) -> list[JobId]:
+        return [one.job_id for one in self.world.ledger.executions.values()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_jobs_start_once_and_in_order_however_late_and_stale_their_refills_are(seed: int) -> None:
+    story = Late(seed)
+    for _ in range(60):
+        story.act()
+    for _ in range(5 * story.submitted):
+        story.turn([story.world.asking(max_orders=9)])
+    assert story.started() == sorted(story.started())
+    jobs = story.world.ledger.jobs
+    assert {one.life.state for one in jobs.values()} == {JobState.RUNNING, JobState.CANCELLED}
+    assert len(story.started()) == sum(one.life.state == "running" for one in jobs.values())
+
+
+def test_a_refill_out_of_tables_that_have_nothing_yet_is_repeated_and_waits_for_them() -> None:
+    world = World(timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2)))
+    for number in range(1, 9):
+        world.submit(f"j{number}")
+    world.register(cpu=100)
+    (first,) = world.bare_turn([world.asking(max_orders=2)]).refills
+    world.bare_turn([world.ledger.refill(first)])
+    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
+    (again,) = world.bare_turn([Refilled(refill=wanted, jobs=())]).refills
+    assert (wanted.exact, again.exact) == (False, True)
+    assert again.after == wanted.after

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import pytest
 
 from rota.core.commands import Deregister, Drain
+from rota.core.explain.why import duration_text
 from rota.core.model import JobId, RateLimit, WorkerId
 from rota.core.policy import DEFAULT
 from tests.core.asking import GIB, HOUR, SECOND, job, retries
@@ -163,25 +163,14 @@ def test_why_names_the_queue_limits_that_are_reached() -> None:
     assert causes[2].figures["at"] == world.execution("a").claimed_at + 60 * SECOND
 
 
-class NotIterable(dict[Any, Any]):
-    """Executions that may be looked up by id, but not iterated."""
-
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError("all of them were looked at")
-
-    values = items = keys = __iter__  # type: ignore[assignment]
-
-
-def test_a_full_queue_names_its_running_jobs_without_a_scan() -> None:
+def test_a_full_queue_names_its_running_jobs() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("small", max_workers=2)
     world.submit_all([job(f"other{number}") for number in range(30)])
     world.submit_all([job(name, queue="small") for name in ("a", "b", "c")])
     assert len(world.take()) == 32
-    t, causes = world.scheduler._t, world.why("c").causes
-    t.executions = NotIterable(t.executions)
-    (more,) = world.scheduler.remedies(JobId("c"), causes, world.now)
+    (more,) = world.scheduler.remedies(JobId("c"), world.why("c").causes, world.now)
     assert more.figures == {"max_workers": 3, "jobs": ["a", "b"]}
     assert more.message.startswith("if one of the 2 running jobs of queue small ended")
 
@@ -197,7 +186,6 @@ def test_a_queue_that_gets_a_limit_names_jobs_that_ran_before() -> None:
     (more,) = world.scheduler.remedies(JobId("d"), world.why("d").causes[:1], world.now)
     assert more.figures["jobs"] == ["a", "c"]
     world.queue("small", cleared=("max_workers",))
-    assert not world.scheduler._t.queues["small"].runs
     assert world.take() == ["d"]
 
 
@@ -283,3 +271,22 @@ def test_a_job_that_no_worker_could_run_is_no_cause_for_others() -> None:
     world.submit("impossible", cpu=64, priority=1000)
     world.submit("plain", queue="shut")
     assert world.causes("plain") == ["queue_paused", "no_poll"]
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (0, "0 s"),
+        (500, "0.5 s"),
+        (59_999, "59.999 s"),
+        (60_000, "1 min"),
+        (61_500, "1 min 1 s"),
+        (5_400_000, "1 h 30 min"),
+        (3_600_999, "1 h"),
+        (86_400_000, "1 d"),
+        (86_400_000 + 60_000, "1 d"),
+        (72 * 365 * 86_400_000 + 7_200_000, "26280 d 2 h"),
+    ],
+)
+def test_a_duration_is_shown_in_its_two_largest_units(ms: int, said: str) -> None:
+    assert duration_text(ms) == said

@@ -50,8 +50,6 @@ class SlowJournalStore:
         self.inner = store.journal
         self.records: list[Sequence[AnyWrite]] = []
         """Writes of every append, also of failed ones."""
-        self.turns_noted_at: list[int] = []
-        """Number of records each time that a turn began."""
         self.load_errors: list[Exception] = []
         """Errors of the next loads."""
         self.loads = 0
@@ -75,8 +73,7 @@ class SlowJournalStore:
         return self.inner.projected
 
     def deciding(self) -> None:
-        """Notes the number of records."""
-        self.turns_noted_at.append(len(self.records))
+        """Nothing gives way to a turn here."""
 
     def shut(self) -> None:
         """Holds up appends from now on."""

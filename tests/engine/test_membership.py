@@ -144,23 +144,3 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         )
         assert isinstance(again, JobsAccepted)
         assert again.job_ids == ("late",)
-
-
-async def test_a_leader_announces_itself_without_reading_the_journal_s_end() -> None:
-    async with cell() as it:
-        leader = await leading(await it.join("a"))
-        follower = await it.join("b")
-        asked: list[bool] = []
-
-        async def head() -> tuple[int, int]:
-            asked.append(True)
-            return await it.store.queries.head()
-
-        noted = stand_in(it.store, queries=stand_in(it.store.queries, head=head))
-        memberships = [
-            Membership(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
-        ]
-        await memberships[0].announce()
-        assert (asked, memberships[0].announced.leads) == ([], True)
-        await memberships[1].announce()
-        assert (asked, memberships[1].announced.leads) == ([True], False)

@@ -63,17 +63,6 @@ async def test_a_worker_gets_an_order_only_when_it_is_durable() -> None:
         await caller
 
 
-async def test_the_store_hears_of_a_turn_before_its_append() -> None:
-    async with running() as rig:
-        await settle()
-        rig.journal.records.clear()
-        rig.journal.turns_noted_at.clear()
-        await rig.submit("a")
-        assert rig.journal.turns_noted_at[:2] == [0, 0], (
-            "as the input comes, and as the turn begins"
-        )
-
-
 async def test_an_answer_is_encoded_during_the_append_and_sent_after_it() -> None:
     async with running() as rig:
         await rig.register()
@@ -95,19 +84,6 @@ async def test_an_answer_is_encoded_during_the_append_and_sent_after_it() -> Non
         await caller
 
 
-async def test_an_encoded_answer_is_sent_before_its_poll_ends_and_before_it_is_counted() -> None:
-    async with running() as rig:
-        await rig.register()
-        seen: list[tuple[bool, int]] = []
-        encoder = RecordingEncoder(lambda: seen.append((poll.done(), rig.metrics.submitted())))
-        poll = rig.poll(encoder=encoder)
-        await settle()
-        await rig.submit("a")
-        assert seen == [(False, 0)]
-        assert poll.done()
-        assert rig.metrics.submitted() == 1
-
-
 async def test_an_encoded_answer_that_did_not_become_durable_is_not_sent() -> None:
     async with running() as rig:
         await rig.register()
@@ -126,37 +102,6 @@ async def test_an_encoded_answer_that_did_not_become_durable_is_not_sent() -> No
                 await one
         assert not encoder.posted
         rig.journal.is_away = False
-
-
-async def test_a_caller_finds_its_job_counted_and_continues_before_times_are_measured() -> None:
-    async with running() as rig:
-        await settle()
-        appends = rig.metrics.histograms()["append_seconds"]
-        before = appends.buckets()[-1][1]
-        await rig.submit("a")
-        assert rig.metrics.submitted() == 1
-        assert rig.engine.journal_notifier.seq == rig.engine.standing().seq
-        assert appends.buckets()[-1][1] == before
-        await asyncio.sleep(0)
-        assert appends.buckets()[-1][1] == before + 1
-
-
-async def test_the_next_turn_does_not_wait_for_callers_that_were_answered() -> None:
-    async with running() as rig:
-        rig.journal.shut()
-        records: list[int] = []
-
-        async def first() -> None:
-            await rig.submit("first")
-            records.append(len(rig.journal.records))
-
-        callers = [asyncio.create_task(first())]
-        await rig.journal.reached()
-        callers.append(asyncio.create_task(rig.submit("second")))  # type: ignore[arg-type]
-        await settle()
-        rig.journal.let_go()
-        await asyncio.gather(*callers)
-        assert records == [2]
 
 
 async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -> None:

@@ -39,25 +39,13 @@ async def asked(lookup: KeyLookup, *keys: str) -> list[asyncio.Task[KeyRecord | 
     return tasks
 
 
-async def test_callers_that_come_during_a_lookup_share_the_next() -> None:
-    tables = Tables()
-    lookup = KeyLookup(tables.read)
-    tasks = await asked(lookup, "a", "b", "c")
-    assert tables.looks == [["a"]], "the first waits for nobody"
-    tables.open.set()
-    found = await asyncio.gather(*tasks)
-    assert [record.key for record in found if record] == ["a", "b", "c"]
-    assert tables.looks == [["a"], ["b", "c"]]
-    await asyncio.gather(*await asked(lookup, "d"))
-    assert tables.looks[2:] == [["d"]]
-
-
-async def test_many_callers_are_served_by_lookups_of_a_bounded_size() -> None:
+async def test_one_caller_is_served_at_once_and_many_by_shared_lookups_of_a_bounded_size() -> None:
     tables = Tables()
     lookup = KeyLookup(tables.read)
     tasks = await asked(lookup, *(str(number) for number in range(KEYS_PER_LOOKUP + 3)))
     tables.open.set()
-    await asyncio.gather(*tasks)
+    found = await asyncio.gather(*tasks)
+    assert [record.key for record in found if record] == [str(n) for n in range(len(tasks))]
     assert [len(look) for look in tables.looks] == [1, KEYS_PER_LOOKUP, 2]
 
 

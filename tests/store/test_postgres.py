@@ -149,15 +149,3 @@ async def test_the_projector_is_not_woken_until_a_projection_is_due_or_a_reader_
         assert await admin.fetchval(folded) == 0
         assert await store.queries.key("k") is not None
         assert await admin.fetchval(folded) == 1
-
-
-async def test_reading_on_among_the_keys_does_not_hurry_the_projection(
-    make_store: StoreMaker,
-) -> None:
-    async with make_store(IDLE_FOR_LONG) as store:
-        leader = await leading(store)
-        await leader.append(PutKey(KeyRecord("a", "print", b"receipt", 1)))
-        assert await store.queries.keys_after("", 1) == ["a"]
-        await leader.append(PutKey(KeyRecord("b", "print", b"receipt", 1)))
-        assert await store.queries.keys_after("a", 1) == []
-        assert await store.queries.keys_after("", 2) == ["a", "b"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import asyncpg
@@ -14,10 +14,8 @@ from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Refill
-from rota.store.postgres import load as postgres_load
 from rota.store.postgres.load import read_spill_queue
 from rota.store.projection.bulk_decode import BulkDecoder
-from rota.store.projection.known_shelf import ShelfRow
 from tests.core.asking import spec
 from tests.example_counts import examples
 from tests.postgres.cell import Cell, migrated_cell
@@ -93,19 +91,6 @@ async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...
     )
 
 
-class Counting(BulkDecoder):
-    """Knows how many rows were read one by one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.singly = 0
-
-    def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
-        kept = list(rows)
-        self.singly += len(kept)
-        return super().jobs(kept)
-
-
 @settings(max_examples=examples(20, 400), deadline=None)
 @given(
     st.lists(BATCHES, max_size=8),
@@ -151,34 +136,3 @@ async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_hav
         )
     assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
-
-
-async def test_only_the_first_part_of_a_spill_queue_of_batches_is_read_job_by_job() -> None:
-    cell = await one_cell()
-    rows = rows_of([Batch(25, ready_at=ready_at) for ready_at in range(16)], 1_000)
-    bulk = Counting()
-    async with cell.connected() as connection, connection.transaction():
-        await put(connection, rows)
-        jobs: list[JobRecord] = []
-        kept: list[ShelfRow] = []
-        for done in (0, 200):
-            jobs, kept = await read_spill_queue(
-                connection, Refill(SPILL_QUEUE, 999 + done, 200, 1), bulk, 50
-            )
-            assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
-    assert bulk.singly == 50
-    assert kept[-1].form is kept[-25].form
-    assert jobs[-1].spec.terms is jobs[0].spec.terms
-
-
-async def test_spilled_jobs_that_differ_are_not_read_twice() -> None:
-    cell = await one_cell()
-    batches = [Batch(2, name="job" * (1 + number % 7)) for number in range(60)]
-    bulk = Counting()
-    async with cell.connected() as connection, connection.transaction():
-        await put(connection, rows_of(batches, 1_000))
-        asked: list[str] = []
-        connection.add_query_logger(lambda query: asked.append(query.query))
-        await read_spill_queue(connection, Refill(SPILL_QUEUE, 999, 120, 1), bulk, 20)
-    assert bulk.singly == 120
-    assert asked.count(postgres_load._BATCHES) == 1

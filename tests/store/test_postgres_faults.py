@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
 
+import asyncpg
 import pytest
 
+from rota.core.model import ExecutionState, JobState, Life
 from rota.store.journal import encode_record
 from rota.store.limits import StoreLimits
-from rota.store.postgres.store import open_postgres
+from rota.store.postgres.store import PostgresStore, open_postgres
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -21,7 +25,7 @@ from rota.store.protocol import (
 from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell, migrated_cell
 from tests.postgres.server import PostgresServer
-from tests.store.conformance import Appender, leading, put
+from tests.store.conformance import Appender, leading, put, run_of
 from tests.store.conformance_logs_and_files import eventually
 
 pytestmark = pytest.mark.postgres
@@ -152,23 +156,6 @@ async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(cell: Ce
         again = await leading(store)
         await again.append(put(2))
         assert again.seq == len(await store.queries.find_jobs(JobQuery()))
-
-
-async def test_an_append_is_asked_for_in_the_task_of_its_caller(cell: Cell) -> None:
-    async with cell.opened() as store, cell.connected() as admin:
-        leader = await leading(store)
-        await leader.append(put(1))
-        before = asyncio.all_tasks()
-        async with admin.transaction():
-            await admin.execute("LOCK TABLE rota.journal IN EXCLUSIVE MODE")
-            appending = asyncio.create_task(leader.append(put(2)))
-
-            async def waits() -> bool:
-                return await _waits_for_lock(cell)
-
-            await eventually(waits)
-            assert asyncio.all_tasks() - before == {appending}
-        await appending
 
 
 async def test_a_commit_with_a_warning_is_no_success(cell: Cell) -> None:
@@ -339,3 +326,56 @@ async def append_for_ever(leader: Appender) -> None:
 
 async def _waits_for_lock(cell: Cell) -> bool:
     return await cell.ask(_LOCKED, "INSERT INTO rota.journal") == 1
+
+
+JOBS = 50
+DONE = Life(JobState.SUCCEEDED, finished_at=9)
+_WRITTEN = """
+SELECT (SELECT count(*) FROM rota.jobs_done), (SELECT count(*) FROM rota.executions_done),
+    (SELECT submitted FROM rota.meta)
+"""
+
+
+async def end_all(leader: Appender) -> None:
+    """Jobs that came and went well, and a run of each."""
+    runs = [run_of(number, ExecutionState.SUCCEEDED) for number in range(JOBS)]
+    await leader.append(*(put(number, DONE) for number in range(JOBS)), *runs)
+
+
+async def read(store: PostgresStore) -> None:
+    """Whoever reads waits for the fold."""
+    await store.queries.jobs([])
+    await store.queries.count_jobs("default")
+
+
+async def written(cell: Cell) -> tuple[int, ...]:
+    async with cell.connected() as admin:
+        found = await admin.fetchrow(_WRITTEN)
+    assert found is not None
+    return tuple(found)
+
+
+@pytest.mark.parametrize("broken", ["jobs_done", "executions_done"])
+async def test_a_projection_that_breaks_among_its_rows_leaves_nothing_and_is_repeated(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, breaks = asyncpg.Connection.copy_records_to_table, iter([True])
+
+    def half_of(records: Iterable[Any]) -> Iterator[Any]:
+        yield from islice(records, JOBS // 2)
+        raise ValueError("no such row")
+
+    async def copy_half(connection: Any, table: str, *, records: Iterable[Any], **how: Any) -> str:
+        if table == broken and next(breaks, False):
+            records = half_of(records)
+        return await copy(connection, table, records=records, **how)
+
+    monkeypatch.setattr(asyncpg.Connection, "copy_records_to_table", copy_half)
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        await end_all(await leading(store))
+        with pytest.raises(StoreError, match="no such row"):
+            await read(store)
+        assert await written(cell) == (0, 0, 0)
+        await read(store)
+    assert await written(cell) == (JOBS, JOBS, JOBS)

@@ -43,23 +43,6 @@ def test_a_job_read_among_others_has_all_that_was_stored_of_it() -> None:
     assert list(BulkDecoder().jobs(stored)) == jobs
 
 
-def test_a_job_of_another_version_is_read_with_what_this_one_knows() -> None:
-    whole = msgspec.msgpack.decode(encode(spec(priority=1)))
-    life = encode(Life(JobState.QUEUED))
-    newer, older = encode([*whole, "what is that?"]), encode(whole[:5])
-    first, second = BulkDecoder().jobs([(JobId("a"), life, newer), (JobId("b"), life, older)])
-    assert first.spec == second.spec == spec(priority=1)
-
-
-def test_jobs_of_one_batch_share_also_what_few_have() -> None:
-    asked = [
-        replace(spec(labels=[("team", "billing")]), arrival_number=300 + one) for one in range(4)
-    ]
-    read = list(BulkDecoder().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
-    assert [job.spec for job in read] == asked
-    assert read[2].spec.labels is read[3].spec.labels
-
-
 def test_jobs_are_a_batch_only_if_their_arrival_number_was_cut_out() -> None:
     asked = replace(spec(created_at=7), arrival_number=70_000, payload=b"70_000 or 70_001")
     data = encode(asked)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
@@ -28,10 +27,7 @@ from rota.store.protocol import (
 )
 from rota.store.queries import JobQuery, OccurrenceQuery
 from rota.store.sqlite.journal_store import SqliteJournalStore, take_inbox
-from rota.store.sqlite.query_store import ReaderThreads, SqliteQueryStore
 from rota.store.sqlite.store import SqliteStore, open_sqlite
-from rota.store.sqlite.tokens import SqliteTokenStore
-from tests.stand_in import stand_in
 from tests.store.conformance import (
     Appender,
     JournalConformance,
@@ -54,7 +50,14 @@ from tests.store.conformance_logs_and_files import (
 )
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
-from tests.store.conformance_retention import RetentionConformance
+from tests.store.conformance_retention import (
+    MONDAY,
+    TUESDAY,
+    WEDNESDAY,
+    RetentionConformance,
+    drop_all,
+    work,
+)
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
 from tests.store.conformance_spill import SpillConformance
 from tests.store.conformance_tokens import TokenConformance, token
@@ -251,25 +254,6 @@ async def test_old_journal_and_keys_are_removed_and_needed_ones_stay(tmp_path: P
         assert (await store.journal.load()).seq == 41
 
 
-async def test_reading_on_among_the_keys_does_not_hurry_the_projection(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        waits: list[bool] = []
-
-        async def noted() -> None:
-            waits.append(True)
-            await store.journal.caught_up()
-
-        catalog = SqliteQueryStore(
-            ReaderThreads(tmp_path / "rota.db", 1), stand_in(store.journal, caught_up=noted)
-        )
-        await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
-        assert await catalog.keys_after("", 1) == ["a"]
-        assert waits == [True]
-        assert await catalog.keys_after("a", 1) == []
-        assert waits == [True]
-        await catalog.close()
-
-
 async def test_old_occurrences_are_removed_as_new_ones_come(tmp_path: Path) -> None:
     later = 2 + OCCURRENCE_AGE_MS
     async with opened(tmp_path) as store:
@@ -350,30 +334,6 @@ async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
         assert len((await ledger.load()).jobs) == 1
 
 
-class CountingWriter(SqliteJournalStore):
-    """Knows how often its thread was asked for something."""
-
-    asked = 0
-
-    async def run_durably(self, work: Callable[[apsw.Connection], Any]) -> Any:
-        self.asked += 1
-        return await super().run_durably(work)
-
-
-async def test_polls_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) -> None:
-    ledger = CountingWriter(tmp_path / "rota.db")
-    access = SqliteTokenStore(ledger, STORE_LIMITS)
-    for _ in range(3):
-        assert (await access.revision(), await ledger.take_inbox(9)) == (0, [])
-    assert ledger.asked == 2
-    await access.add_token(token(1))
-    await ledger.put_inbox(b"a")
-    for _ in range(3):
-        assert await access.revision() == 1
-        assert [one.body for one in await ledger.take_inbox(9)] == [b"a"]
-    await ledger.close()
-
-
 async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for number in range(1, 20):
@@ -392,3 +352,46 @@ async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: P
             assert await store.journal.take_inbox(99) == entries
             assert await store.tokens.revision() == revision
         assert len(entries) > 6
+
+
+def pages(path: Path) -> int:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(connection.pragma("page_count"))
+    finally:
+        connection.close()
+
+
+async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Path) -> None:
+    async with opened(tmp_path, StoreLimits(old_rows_per_drop=100)) as store:
+        leader = await leading(store)
+        for number in range(1_000):
+            ended = None if number % 10 == 0 else MONDAY + 9
+            await leader.append(*work(number, MONDAY + number, ended), at=MONDAY)
+        await store.journal.load()
+        sizes = []
+        while (dropped := await store.drop_before(TUESDAY)).more:
+            sizes.append(dropped.jobs)
+        assert max(sizes) <= 100
+        assert sum(sizes) + dropped.jobs == 900
+        assert len(await store.queries.find_jobs(JobQuery(limit=1_000))) == 100
+        # The next round begins at the beginning, and finds those that ended since.
+        await leader.append(*work(0, MONDAY, TUESDAY), at=TUESDAY)
+        await store.journal.load()
+        assert await drop_all(store, WEDNESDAY) == 1
+
+
+async def test_the_files_shrink_when_much_was_deleted(tmp_path: Path) -> None:
+    limits = StoreLimits(free_pages_kept=20, free_pages_per_drop=50)
+    async with opened(tmp_path, limits) as store:
+        leader = await leading(store)
+        for number in range(0, 3_000, 100):
+            batch = [write for n in range(number, number + 100)
+                     for write in work(n, MONDAY + n, MONDAY + 9)]  # fmt: skip
+            await leader.append(*batch, at=MONDAY)
+        await store.journal.load()
+    before = pages(tmp_path / "rota.db")
+    async with opened(tmp_path, limits) as store:
+        assert await drop_all(store, TUESDAY) == 3_000
+    after = pages(tmp_path / "rota.db")
+    assert after < before * 0.7, (before, after)

@@ -1,4 +1,4 @@
-"""Sorted lists with masks of classes find the same as a search through all."""
+"""The sorted lists of the ready queue find the same as a search through all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.core.entries import OrderKey
+from rota.core.limits import LONG_FIFO_GROUP
 from rota.core.model import JobId
 from rota.core.ready_queue.classes import ClassHeads, HeadEntry
 from rota.core.ready_queue.fair_share import MaskedSortedList
+from rota.core.ready_queue.merge_queue import FifoGroup, MergeQueue
 
 
 @dataclass
@@ -87,3 +90,41 @@ def test_class_heads_find_what_a_sorted_list_finds(
         assert len(heads) == len(in_order)
         assert heads.least() == (in_order[0][0] if in_order else -1)
         assert heads.first(mask) == next((one for one in in_order if one[3].bit & mask), None)
+
+
+queue_acts = st.tuples(
+    st.sampled_from(["add", "add", "add", "many", "drop", "mark", "tidy"]), st.integers(0, 99)
+)
+
+
+@given(acts=st.lists(queue_acts, max_size=150))
+def test_a_merge_queue_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> None:
+    queue, expected = MergeQueue(), list[OrderKey]()
+    groups = [FifoGroup(0, ("t", priority, -1, 0)) for priority in range(3)]
+    for group in groups:
+        group.in_memory = LONG_FIFO_GROUP
+    groups[0].in_memory = 0  # a short one
+    for number, (what, chance) in enumerate(acts):
+        # Mostly in the order of arrival, as jobs come.
+        place = number // 8 + chance // 90 * 50
+        entry = (place, number, JobId(f"j{number}"))
+        if what == "add":
+            queue.add(entry, groups[chance % 3])
+            expected.append(entry)
+        elif what == "many":
+            many = [(place, number, JobId(f"j{number}-{one}")) for one in range(chance % 4 + 1)]
+            queue.add_run(many, groups[chance % 3])
+            expected += many
+        elif what == "mark":
+            queue.add_spill_marker(entry)
+            expected.append(entry)
+        elif what == "tidy":
+            queue.compact(lambda one: one[1] % 3 != 0)
+            expected = [one for one in expected if one[1] % 3 != 0]
+        elif expected:
+            queue.drop_first()
+            expected.remove(min(expected))
+        assert not expected or queue.first() == min(expected)
+        assert queue.size == len(expected)
+    assert list(queue.in_order()) == sorted(expected)
+    assert sorted(queue) == sorted(expected)
