@@ -132,3 +132,15 @@ async def test_jobs_with_the_same_bytes_become_separate_jobs_and_orders(
         zip(ids, payloads, strict=True)
     )
     assert len({one["execution_id"] for one in orders}) == len(orders)
+
+
+async def test_a_gang_beside_its_like_without_one_starts_as_a_whole(
+    server: InProcessServer,
+) -> None:
+    worker = await server.register(cpu=2)
+    body = {"jobs": [PLAIN, {**PLAIN, "gang": {"size": 2}}]}
+    (single, _) = (await server.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    (first,) = (await server.lease(worker))["executions"]
+    assert first["job_id"] == single
+    await server.finish(first)
+    assert len((await server.lease(worker))["executions"]) == 2

@@ -13,12 +13,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from rota.api import http_protocol
 from rota.api.http_protocol import BoundedProtocol
 from rota.api.limits import HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.parsing.request import read_body
 from rota.api.throttling import ConnectionLimit
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
+ENDLESS = b"GET / HTTP/1.1\r\nX: " + b"x" * 1000
 
 
 class ClientTransport(asyncio.Transport):
@@ -147,51 +149,53 @@ async def test_a_closed_connection_is_aborted_if_its_client_does_not_read() -> N
     assert client.aborted
 
 
-@pytest.mark.parametrize("rest", [b"\r\n", b"x"], ids=["an empty line", "more of a body"])
-async def test_bytes_that_are_no_request_do_not_extend_the_timeout(rest: bytes) -> None:
+@pytest.mark.parametrize(
+    ("before", "bits"),
+    [
+        (b"", b""),
+        (b"", ENDLESS),
+        (ASK, ENDLESS),
+        (ASK, b"\r\n" * 500),
+        (b"GET / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n", b"x" * 1000),
+    ],
+    ids=["nothing", "a head", "a head after a request", "empty lines", "a body after its answer"],
+)
+async def test_a_client_that_completes_no_head_is_dropped_however_it_trickles(
+    monkeypatch: pytest.MonkeyPatch, before: bytes, bits: bytes
+) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S_MAX", 0.1)
     server = ProtocolServer()
     server.may_answer.set()
     one, client = server.connect()
-    length = 5 if rest == b"x" else 0
-    one.data_received(b"GET / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % length)
-    await until(lambda: client.written.endswith(b"ok"))
-    assert one.timeout_keep_alive_task is not None
-    one.data_received(rest)
-    alarm = one._head_alarm
-    assert alarm is not None
-    one.data_received(rest)
-    assert one._head_alarm is alarm
+    if before:
+        one.data_received(before)
+        await until(lambda: client.written.endswith(b"ok"))
+    for at in range(1000):
+        if client.closed:
+            break
+        one.data_received(bits[at : at + 1])
+        await asyncio.sleep(0.01)
+    assert client.closed
+    assert b" 400 " not in client.written
 
 
-async def test_an_incomplete_head_on_a_used_connection_has_a_timeout() -> None:
-    server = ProtocolServer()
-    server.may_answer.set()
-    one, client = server.connect()
-    one.data_received(ASK)
-    await until(lambda: client.written.endswith(b"ok"))
-    assert one._head_alarm is None
-    one.data_received(ASK[:5])
-    assert one._head_alarm is not None
-    one.data_received(ASK[5:])
-    assert one._head_alarm is None
-
-
-async def test_an_incomplete_head_has_a_timeout_while_an_answer_is_pending() -> None:
-    server = ProtocolServer()
-    one, _ = server.connect()
-    one.data_received(ASK)
-    assert one._head_alarm is None
-    one.data_received(ASK[:5])
-    assert one._head_alarm is not None
-    server.may_answer.set()
-
-
-async def test_a_request_is_marked_complete_when_all_of_it_has_arrived(
+async def test_an_incomplete_head_has_a_timeout_while_an_answer_is_pending_and_a_complete_one_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_clock(_: float) -> None:
-        raise AssertionError("what has come needs no clock")
+    monkeypatch.setattr(http_protocol, "HEAD_S_MAX", 0.05)
+    server = ProtocolServer()
+    (slow, slow_client), (good, good_client) = server.connect(), server.connect()
+    slow.data_received(ASK + ASK[:5])
+    good.data_received(ASK + ASK[:5])
+    good.data_received(ASK[5:])
+    await until(lambda: slow_client.closed)
+    await asyncio.sleep(0.05)
+    assert not good_client.closed
+    server.may_answer.set()
+    await until(lambda: good_client.written.count(b"200 OK") == 2)
 
+
+async def test_a_body_that_comes_in_pieces_is_read_when_all_of_it_has_arrived() -> None:
     server = ProtocolServer()
     one, _ = server.connect()
     one.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo")
@@ -201,12 +205,6 @@ async def test_a_request_is_marked_complete_when_all_of_it_has_arrived(
     assert not late.done()
     one.data_received(b"dy")
     assert await late == b"body"
-    other, _ = server.connect()
-    other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
-    monkeypatch.setattr("asyncio.timeout", no_clock)
-    cycle = other.cycle
-    assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
-    monkeypatch.undo()
     server.may_answer.set()
 
 
