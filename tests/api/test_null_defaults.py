@@ -101,10 +101,8 @@ def test_null_fields_are_found_in_every_type_of_body() -> None:
             without_nulls(b'{"nothing": null, "of": [null]}', operation.body)
 
 
-def test_a_body_without_removable_nulls_is_unchanged() -> None:
-    assert without_nulls(b'{"name": "null-free"', JobSpec) is None
-    assert without_nulls(b'{"name": null', JobSpec) is None, "no JSON"
+def test_a_payload_beside_a_removed_null_is_the_same_to_the_byte() -> None:
     decode = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode
     body = b'{"jobs": [{"name": "a", "task": {"kind": "noop"}, "payload":  {"x": null}}]}'
     raw = decode_json(decode, BatchSpec, body.replace(b'"a"', b'"a", "priority": null'))
-    assert bytes(raw.jobs[0].payload) == b'{"x": null}', "to the byte"
+    assert bytes(raw.jobs[0].payload) == b'{"x": null}'

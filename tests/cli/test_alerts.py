@@ -28,6 +28,7 @@ def test_a_rule_is_made_changed_silenced_and_removed(rota: Rota) -> None:
     assert rota("alerts", "unsilence", "gpu-wait", "--json").json["silence"] is None
     assert rota("alerts", "reset", "gpu-wait").status == 0
     assert "gpu-wait" not in rota("alerts", "list").out
+    assert rota("alerts", "--json").out == rota("alerts", "list", "--json").out
     assert rota("alerts", "set", "gpu-wait", "--threshold", "1").status != 0
 
 
@@ -90,8 +91,13 @@ def test_bytes_are_shown_in_suitable_units(rota: Rota) -> None:
     assert "e+09" not in listed
 
 
-def test_a_change_without_settings_is_a_usage_error(rota: Rota) -> None:
-    assert "name what to change" in rota("alerts", "set", "wait").err
+def test_a_change_without_settings_is_refused_before_a_server_is_asked(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:9")
+    refused = rota("alerts", "set", "wait")
+    assert refused.status == 2
+    assert "name what to change" in refused.err
 
 
 def test_the_files_for_prometheus_and_grafana_need_no_server(

@@ -16,7 +16,6 @@ import pytest
 from rota.cli.start.event_loop import (
     SIZE,
     MemoryUpkeep,
-    adjoining,
     filled_pages,
     run_event_loop,
     use_large_pages,
@@ -60,12 +59,6 @@ def test_memory_keeps_its_contents_when_it_is_moved() -> None:
     assert made == 3
     assert in_large_pages() >= made * SIZE
     assert bytes(place) == before
-
-
-def test_pages_that_follow_each_other_are_moved_in_one_call() -> None:
-    pages = [at * SIZE for at in (0, 1, 2, 5, 7, 8)]
-    asked = [(first // SIZE, length // SIZE) for first, length in adjoining(pages)]
-    assert asked == [(0, 3), (5, 1), (7, 2)]
 
 
 def test_a_page_that_is_mostly_empty_is_not_made_large() -> None:

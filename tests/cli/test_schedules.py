@@ -96,7 +96,10 @@ def test_a_schedule_is_changed_previewed_and_removed(rota: Rota) -> None:
     assert patched.status == 0
     preview = rota("schedules", "preview", "nightly", "--count", "2", "--json").json
     assert len(preview["items"]) == 2
-    assert "There is no terminal to ask on" in rota("schedules", "delete", "nightly").err
+    for more in ((), ("--json",)):
+        refused = rota("schedules", "delete", "nightly", *more)
+        assert refused.status == 1
+        assert "There is no terminal to ask on: add --yes" in refused.err
     assert rota("schedules", "delete", "nightly", "-y").out == "removed nightly\n"
 
 

@@ -1,4 +1,4 @@
-"""What a function can say and ask while it runs."""
+"""What a function can say and ask while it runs, and the trace that it goes on in."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from rota.sdk import Cancelled, Context, current_context
 from rota.sdk.clock import SystemClock
-from rota.sdk.context import ContextInfo
+from rota.sdk.context import ContextInfo, current_traceparent
 from rota.sdk.fencing import StaleError, check_written
 
 
@@ -104,3 +105,35 @@ def test_a_stale_write_ends_the_execution_for_good() -> None:
         check_written(0, context)
     with context.active(), pytest.raises(StaleError):
         check_written(0)
+
+
+GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OTHER = GIVEN.replace("b7ad", "0000")
+
+
+def test_without_any_trace_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRACEPARENT", raising=False)
+    assert current_traceparent() is None
+
+
+def test_a_program_that_a_job_runs_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", GIVEN)
+    assert current_traceparent() == GIVEN
+    monkeypatch.setenv("TRACEPARENT", "nonsense")
+    assert current_traceparent() is None
+
+
+def test_a_function_goes_on_in_the_trace_of_its_own_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", OTHER)
+    info = ContextInfo(job_id="j", execution_id="e", traceparent=GIVEN)
+    with Context(info, Kept()).active():
+        assert current_traceparent() == GIVEN
+
+
+def test_the_current_span_goes_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", OTHER)
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("t")
+    with tracer.start_as_current_span("s") as span:
+        context = span.get_span_context()
+        traceparent = current_traceparent()
+    assert traceparent == f"00-{context.trace_id:032x}-{context.span_id:016x}-01"

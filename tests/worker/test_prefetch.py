@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from rota.wire.workers import OrderView
-from rota.worker.prefetch import PREFETCH_S, WIDE_FROM
+from rota.worker.prefetch import PREFETCH_S
 from rota.worker.reports import report_noop
-from rota.worker.session import GATHER_S, LEASE_MARGIN, Action, LeaseCall, Session, Start
+from rota.worker.session import LEASE_MARGIN, Action, LeaseCall, Session, Start
 from tests.worker.orders import TTL, answer, order, registration
 
 
@@ -65,19 +63,6 @@ def test_a_worker_says_how_many_more_orders_it_can_prefetch(session: Session) ->
     assert session.call(0).spec.spare == 8
     given(session, order("a"), order("b", behind="a"))
     assert session.call(0).spec.spare == 7
-
-
-def test_a_worker_that_starts_hundreds_at_once_prefetches_none(session: Session) -> None:
-    given(session, *(order(f"a{number}") for number in range(WIDE_FROM)))
-    assert session.call(0).spec.spare == 0, "they hide the round trip"
-    given(session, order("b"), *(order(f"c{number}", behind="b") for number in range(WIDE_FROM)))
-    assert session.call(0).spec.spare == 0, "it has more than it wanted"
-    for number in range(WIDE_FROM):
-        ended(session, f"a{number}")
-    ended(session, "b")
-    for number in range(WIDE_FROM):
-        ended(session, f"c{number}")
-    assert session.call(0).spec.spare == 8, "only one of those began at once"
 
 
 def test_a_prefetched_order_takes_no_slot(session: Session) -> None:
@@ -168,38 +153,3 @@ def test_a_prefetched_order_that_runs_is_renewed_as_others_are(session: Session)
     session.answered(beside, answer(), 5)
     session.failed(full)
     assert session.deadline("b") == pytest.approx(4.5 + TTL * (1 - LEASE_MARGIN))
-
-
-def test_while_enough_is_prefetched_reports_are_gathered_for_a_moment(session: Session) -> None:
-    names = "abcdefgh"
-    chain = [order(name, behind=before) for before, name in pairwise(names)]
-    given(session, order("a"), *chain, at=10)
-    ended(session, "a", at=10.001)
-    assert not session.wants_call(10.001), "six more are at hand"
-    assert session.rests_until() == 10 + GATHER_S
-    assert session.wants_call(10 + GATHER_S), "whoever waits for the end need not wait longer"
-    for name in "bc":
-        ended(session, name, at=10.002)
-    assert session.wants_call(10.002), "half of eight are left: there had better be more"
-    call = session.call(10.002)
-    assert call.carried == ("a", "b", "c")
-    ended(session, "d", at=10.003)
-    assert not session.wants_call(10.003), "a call is on its way, and there is still work"
-    for name in "efg":
-        ended(session, name, at=10.004)
-    assert session.wants_call(10.004), "there is nothing more to begin"
-
-
-def test_a_worker_without_prefetched_orders_reports_at_once(session: Session) -> None:
-    given(session, order("a"), at=10)
-    session.call(10)
-    ended(session, "a", at=10.001)
-    assert session.wants_call(10.001)
-
-
-def test_a_draining_worker_does_not_pause_between_calls(session: Session) -> None:
-    names = "abcdefgh"
-    chain = [order(name, behind=before) for before, name in pairwise(names)]
-    given(session, order("a"), *chain, at=10)
-    session.drain()
-    assert session.wants_call(10)

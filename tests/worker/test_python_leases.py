@@ -23,19 +23,6 @@ async def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     await functions.pool.close()
 
 
-async def test_many_short_calls_need_one_lease_message_to_the_supervisor_and_one_that_ends_it(
-    functions: PythonCalls,
-) -> None:
-    functions.lease(600)
-    deadlines = functions.supervisor.deadlines
-    first = result(await functions.call("count"))
-    for _ in range(20):
-        last = result(await functions.call("count"))
-    assert last == [first[0], first[1] + 20], "one process"
-    assert len(deadlines) == 1
-    await until(lambda: deadlines[1:] == [None])
-
-
 async def test_a_lease_shorter_than_that_of_the_call_before_counts(
     functions: PythonCalls, tmp_path: Path
 ) -> None:

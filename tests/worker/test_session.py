@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rota.worker.reports import report_failed, report_noop
-from rota.worker.session import BEGIN_S, LEASE_MARGIN, Abandon, Session, Start, Stop
+from rota.worker.session import LEASE_MARGIN, Abandon, Session, Start, Stop
 from tests.worker.orders import TTL, answer, order, registration
 
 
@@ -336,34 +336,6 @@ def test_a_call_with_reports_may_be_held_for_work_where_the_server_can(session: 
     session.registered(registration(patient=False))
     session.ended([report_noop("b", 7)], 0)
     assert not session.call(0).spec.patient
-
-
-def test_the_next_call_pauses_for_a_moment_after_a_start(session: Session) -> None:
-    session.answered(session.call(0), answer(order("a")), 1)
-    rests_until = session.rests_until()
-    assert rests_until == 1 + BEGIN_S
-    assert not session.wants_call(1)
-    assert session.wants_call(rests_until)
-
-
-def test_executions_that_end_during_that_pause_are_reported_at_once_by_one_call(
-    session: Session,
-) -> None:
-    session.answered(session.call(0), answer(order("a")), 1)
-    session.ended([report_noop("a", 7)], 1)
-    assert session.wants_call(1)
-    call = session.call(1)
-    assert (call.carried, call.spec.executions) == (("a",), [])
-
-
-def test_an_answer_that_starts_nothing_is_followed_by_the_next_call_at_once(
-    session: Session,
-) -> None:
-    session.answered(session.call(0), answer(), 1)
-    assert session.wants_call(1)
-    session.answered(session.call(1), answer(order("a")), 2)
-    session.drain()
-    assert session.wants_call(2), "whoever drains has something to tell"
 
 
 def test_an_older_server_that_does_not_know_patient_calls_is_not_asked_again(

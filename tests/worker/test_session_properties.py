@@ -16,6 +16,10 @@ BEHIND = {"e1": "e0", "e2": "e1", "e3": "e2", "e5": "e4", "e7": "e6"}
 """Those that are only ever prefetched; the one that they are behind may come later, or never."""
 
 
+MOMENT_S = 0.05
+"""So much later than it could a worker may ask or report."""
+
+
 class AnyConversation(RuleBasedStateMachine):
     """A server that grants, repeats, cancels and takes back; answers that come late or never."""
 
@@ -25,6 +29,8 @@ class AnyConversation(RuleBasedStateMachine):
         self.session = Session(concurrency=3, spare=4)
         self.session.registered(registration())
         self.open: list[LeaseCall] = []
+        self.alone_at = 0.0
+        """When the last call was made that had no other beside it."""
         self.started: list[str] = []
         self.alive: dict[str, float] = {}
         """Running, with the latest moment until which the server may believe in it."""
@@ -55,6 +61,8 @@ class AnyConversation(RuleBasedStateMachine):
     @precondition(lambda self: self.session.wants_call(self.now))
     @rule()
     def call(self) -> None:
+        if not self.open:
+            self.alone_at = self.now
         self.open.append(self.session.call(self.now))
 
     @precondition(lambda self: self.open)
@@ -115,6 +123,17 @@ class AnyConversation(RuleBasedStateMachine):
     @invariant()
     def a_report_is_owed_until_it_is_heard(self) -> None:
         assert self.unheard <= set(self.session._pending)
+
+    @invariant()
+    def an_idle_line_is_idle_for_a_moment_only(self) -> None:
+        assert self.open or self.session.wants_call(self.now + MOMENT_S)
+
+    @invariant()
+    def a_report_waits_for_no_answer_of_an_earlier_call(self) -> None:
+        """But for the last two thirds of a lease, when the next full call is due instead."""
+        soon = self.now + MOMENT_S
+        if len(self.open) == 1 and self.unheard - {*self.open[0].carried}:
+            assert self.session.wants_call(soon) or soon >= self.alone_at + TTL / 3
 
     def teardown(self) -> None:
         for call in self.open:

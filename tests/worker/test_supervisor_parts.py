@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.worker.supervisor.cgroups import open_cgroups
 from rota.worker.supervisor.messages import (
@@ -27,14 +31,14 @@ from rota.worker.supervisor.shim import Shim
 from rota.worker.supervisor.supervisor_loop import SupervisedJob
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[Channel, Channel]]:
+@contextmanager
+def channels() -> Iterator[tuple[Channel, Channel]]:
     one, two = socket.socketpair()
     for end in (one, two):
         end.setblocking(False)  # noqa: FBT003  (it takes no names)
-    channels = Channel(one, takes_fds=True), Channel(two, takes_fds=True)
-    yield channels
-    for channel in channels:
+    ends = Channel(one, takes_fds=True), Channel(two, takes_fds=True)
+    yield ends
+    for channel in ends:
         channel.close()
 
 
@@ -42,79 +46,58 @@ def name_of(fd: int) -> str:
     return os.readlink(f"/proc/self/fd/{fd}")
 
 
-def test_descriptors_arrive_in_the_order_of_their_messages(
-    ends: tuple[Channel, Channel], tmp_path: Path
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from([0, 1, 100, 100_000, 400_000]), st.integers(0, 4)),
+        st.just("receive"),
+    ),
+    max_size=20,
+)
+
+
+@given(steps)
+def test_messages_and_descriptors_arrive_in_order_whenever_the_other_side_reads(
+    steps: list[tuple[int, int] | str],
 ) -> None:
-    here, there = ends
-    for number in range(5):
-        files = [
-            os.open(tmp_path / f"{number}-{k}", os.O_CREAT | os.O_RDONLY) for k in range(number)
-        ]
-        assert here.send(b"%d" % number, files)
-        for file in files:
-            os.close(file)
-    messages: list[bytes] = []
-    while len(messages) < 5:
-        messages += there.receive() or []
-    assert messages == [b"0", b"1", b"2", b"3", b"4"]
-    for number in range(5):
-        taken = there.take_fds(number)
-        assert [name_of(fd) for fd in taken] == [
-            str(tmp_path / f"{number}-{k}") for k in range(number)
-        ]
-        assert not any(os.get_inheritable(fd) for fd in taken)
-        for fd in taken:
-            os.close(fd)
+    with tempfile.TemporaryDirectory() as folder, channels() as (here, there):
+        sent: list[tuple[bytes, list[str]]] = []
+        messages: list[bytes] = []
+        for step in steps:
+            if isinstance(step, str):
+                messages += there.receive() or []
+                continue
+            number, (size, count) = len(sent), step
+            names = [f"{folder}/{number}-{k}" for k in range(count)]
+            files = [os.open(name, os.O_CREAT | os.O_RDONLY) for name in names]
+            sent.append((b"%d" % number + bytes(size), names))
+            here.send(sent[-1][0], files)
+            for file in files:
+                os.close(file)
+        while len(messages) < len(sent):
+            here.flush()
+            messages += there.receive() or []
+        assert here.flush()
+        assert messages == [body for body, _ in sent]
+        for _, names in sent:
+            taken = there.take_fds(len(names))
+            assert [name_of(fd) for fd in taken] == names
+            assert not any(os.get_inheritable(fd) for fd in taken)
+            for fd in taken:
+                os.close(fd)
 
 
-def test_messages_that_the_other_side_does_not_read_are_queued_and_sent_later(
-    ends: tuple[Channel, Channel],
-) -> None:
-    here, there = ends
-    body = b"x" * 100_000
-    sent = [here.send(body) for _ in range(50)]
-    assert not sent[-1], "nobody reads, and yet nobody waits"
-    messages: list[bytes] = []
-    while len(messages) < 50:
-        messages += there.receive() or []
-        here.flush()
-    assert messages == [body] * 50
-    assert here.flush()
-
-
-def test_a_queued_descriptor_arrives_though_the_sender_has_closed_its_own(
-    ends: tuple[Channel, Channel], tmp_path: Path
-) -> None:
-    here, there = ends
-    body = b"x" * 100_000
-    while here.send(body):
-        pass
-    fd = os.open(tmp_path / "carried", os.O_CREAT | os.O_RDONLY)
-    assert not here.send(b"last", [fd])
-    os.close(fd)
-    messages: list[bytes] = []
-    while messages[-1:] != [b"last"]:
-        messages += there.receive() or []
-        here.flush()
-    (taken,) = there.take_fds(1)
-    assert name_of(taken) == str(tmp_path / "carried")
-    os.close(taken)
-
-
-def test_a_channel_whose_other_side_is_gone_discards_queued_messages(
-    ends: tuple[Channel, Channel],
-) -> None:
-    here, there = ends
-    while here.send(b"x" * 100_000):
-        pass
-    before = os.listdir("/proc/self/fd")
-    with open(os.devnull) as file:
-        assert not here.send(b"x", [file.fileno()])
-    there.close()
-    assert here.flush()
-    assert len(os.listdir("/proc/self/fd")) == len(before) - 1, "the other side's own"
-    assert here.send(b"x")
-    assert here.receive() is None
+def test_a_channel_whose_other_side_is_gone_discards_queued_messages() -> None:
+    with channels() as (here, there):
+        while here.send(b"x" * 100_000):
+            pass
+        before = os.listdir("/proc/self/fd")
+        with open(os.devnull) as file:
+            assert not here.send(b"x", [file.fileno()]), "nobody reads, and yet nobody waits"
+        there.close()
+        assert here.flush()
+        assert len(os.listdir("/proc/self/fd")) == len(before) - 1, "the other side's own"
+        assert here.send(b"x")
+        assert here.receive() is None
 
 
 def test_cgroup_version_2_moves_agent_and_supervisor_and_enables_both_controllers(
