@@ -54,7 +54,7 @@ def test_a_running_array_is_cancelled_as_a_whole_and_explains_what_its_members_w
     expect(page.get_by_role("img", name="2 running, 48 queued")).to_be_visible()
     expect(page.get_by_text("at most 2 at once")).to_be_visible()
     expect(page.get_by_role("heading", name="Why not all members run")).to_be_visible()
-    expect(page.get_by_text("2 of its members are under way")).to_be_visible()
+    expect(page.get_by_text("2 of its members are started")).to_be_visible()
     expect(page.get_by_role("button", name="Run on a worker")).to_have_count(0)
     page.get_by_role("button", name="Cancel", exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -177,7 +177,7 @@ def test_a_preset_is_explained_applied_and_undone(site: Site, open_page: Open) -
     before = site.ask("GET", "/policy")
     page = open_page("/ui/queues")
     panel = page.locator(".panel", has=page.get_by_role("heading", name="Policy"))
-    expect(panel).to_contain_text("the tenant that has had the least")
+    expect(panel).to_contain_text("the tenant with the least use for its weight")
     panel.get_by_role("button", name="Use a preset").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Preset").select_option("strict")
@@ -187,7 +187,7 @@ def test_a_preset_is_explained_applied_and_undone(site: Site, open_page: Open) -
     expect(panel).to_contain_text("strictly by priority")
     assert site.ask("GET", "/policy")["order"] == "priority"
     page.get_by_role("button", name="Undo").click()
-    expect(panel).to_contain_text("the tenant that has had the least")
+    expect(panel).to_contain_text("the tenant with the least use for its weight")
     until(lambda: site.ask("GET", "/policy") == before, "the policy of before")
 
 
