@@ -181,7 +181,9 @@ def test_a_preset_is_explained_applied_and_undone(site: Site, open_page: Open) -
     panel.get_by_role("button", name="Use a preset").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Preset").select_option("strict")
-    expect(dialog.get_by_role("note")).to_contain_text("A job with a low priority may wait for ever")
+    expect(dialog.get_by_role("note")).to_contain_text(
+        "A job with a low priority may wait for ever"
+    )
     expect(dialog.get_by_text("rota policy set --preset strict")).to_be_visible()
     dialog.get_by_role("button", name="Apply policy", exact=True).click()
     expect(panel).to_contain_text("strictly by priority")
