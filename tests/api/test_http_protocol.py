@@ -73,7 +73,7 @@ class ProtocolServer:
     """Server of an application that answers when it is told to."""
 
     def __init__(self, connections: ConnectionLimit | None = None, *, haste: float = 1.0) -> None:
-        self.lobby = ConnectionLimit() if connections is None else connections
+        self.connection_limit = ConnectionLimit() if connections is None else connections
         self.may_answer = asyncio.Event()
         self._loop = HastyLoop(haste)
         # uvicorn's own timer is not to be the one that goes off.
@@ -92,7 +92,7 @@ class ProtocolServer:
             config=self._config,
             server_state=self._state,
             app_state={},
-            connections=self.lobby,
+            connections=self.connection_limit,
             _loop=self._loop,
         )
         client = ClientTransport()
@@ -139,9 +139,9 @@ async def test_a_client_that_reads_nothing_is_closed_at_the_second_check() -> No
     one, client = server.connect()
     client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    server.lobby.close_stalled()
+    server.connection_limit.close_stalled()
     assert not client.aborted
-    server.lobby.close_stalled()
+    server.connection_limit.close_stalled()
     assert client.aborted
 
 
@@ -151,12 +151,12 @@ async def test_a_client_that_reads_slowly_stays_connected() -> None:
     client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
     for _ in range(5):
-        server.lobby.close_stalled()
+        server.connection_limit.close_stalled()
         client.untaken -= STALL_BYTES_MIN
     one.resume_writing()
     client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    server.lobby.close_stalled()
+    server.connection_limit.close_stalled()
     assert not client.aborted
 
 
@@ -165,8 +165,8 @@ async def test_a_closed_connection_is_aborted_if_its_client_does_not_read() -> N
     _, client = server.connect()
     client.untaken = 10
     client.close()
-    server.lobby.close_stalled()
-    server.lobby.close_stalled()
+    server.connection_limit.close_stalled()
+    server.connection_limit.close_stalled()
     assert client.aborted
 
 
@@ -287,7 +287,7 @@ async def test_a_broken_connection_leaves_no_timer_behind() -> None:
     one.connection_lost(ConnectionResetError())
     assert one.timeout_keep_alive_task is None
     assert one._head_alarm is None
-    assert len(server.lobby) == 0
+    assert len(server.connection_limit) == 0
 
 
 async def test_too_many_headers_are_refused_before_all_have_arrived() -> None:
@@ -320,7 +320,7 @@ async def test_a_new_connection_beyond_the_limit_closes_the_longest_silent_one()
     server.connect()
     assert second_line.aborted
     assert not third_line.closed, "it waits for its answer"
-    assert (len(server.lobby), server.lobby.evicted) == (3, 2)
+    assert (len(server.connection_limit), server.connection_limit.evicted) == (3, 2)
 
 
 async def test_a_new_connection_is_refused_if_all_others_wait_for_answers() -> None:
@@ -337,4 +337,4 @@ async def test_a_new_connection_is_refused_if_all_others_wait_for_answers() -> N
     _, later = server.connect()
     assert not later.closed
     assert pairs[0][1].aborted, "it was silent for longest"
-    assert server.lobby.refused == 1
+    assert server.connection_limit.refused == 1

@@ -146,7 +146,7 @@ def test_a_job_is_accepted_once_while_the_leader_is_frozen_and_after_it_thaws(
     assert first.status_code == 201
     until(lambda: leader.role, "the old leader has found its place")
     for server in (leader, follower):
-        # Whoever leads on a machine this slow may have to give up the seat in between.
+        # Whoever leads on a machine this slow may have to give up leadership in between.
         again = until(partial(_posted, server, headers), "an answer to the same key")
         assert again == first.json()["job_id"]
         # It is in no list before a leader has taken it.

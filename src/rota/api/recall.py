@@ -96,7 +96,7 @@ async def make_known(parts: AppDeps, key: Key, *, settles_ids: bool) -> None:
     """Something is about to be promised under this key: nobody may take it for a new one then.
 
     Neither this server, should it lead soon, nor a leader that is out of its reach and thinks that
-    it is alone; but where the key settles the ids that one answers the same. Whoever takes the seat
+    it is alone; but where the key settles the ids that one answers the same. Whoever takes the lead
     from now on looks around first.
     """
     parts.brain.promise_key(key.key)

@@ -339,7 +339,9 @@ class Forwarder:
         headers = {"Retry-After": "1", FORWARDED.decode(): REFUSED}
         if standing.address:
             headers[LEADER.decode()] = standing.address
-        detail = f"{self._node} does not lead: {self._brain.trouble or 'it has just lost the seat'}"
+        detail = (
+            f"{self._node} does not lead: {self._brain.trouble or 'it has just lost leadership'}"
+        )
         return ProblemError(503, "not_leader", detail, headers=headers)
 
     # Who leads

@@ -1,9 +1,9 @@
 """Asks the leader now and then whether it is there, and tells those who can do something about it.
 
-A leader that has been silent here *and* in the store for a third of the TTL need not be waited for
-any longer; one that renews its seat but that no other server reaches should let another lead. Only
-one that has been reached before is missed: where servers cannot reach each other at all, nothing
-changes.
+A leader that has been silent here *and* in the store for a third of the TTL need not be waited
+for any longer; one that renews its leadership but that no other server reaches should let
+another lead. Only one that has been reached before is missed: where servers cannot reach each
+other at all, nothing changes.
 """
 
 from __future__ import annotations

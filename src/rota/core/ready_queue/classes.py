@@ -296,9 +296,9 @@ class FreeTime(Protocol):
 class Account:
     """Account: competes for a share; its class queues differ for the order policy by heads alone.
 
-    The class queues are sorted by their heads, so that the first with a job that a worker has room
-    for is found without comparing all. An entry in `heads` may be too early, because the next head
-    is looked up only when its class queue is asked; it is never too late.
+    The class queues are sorted by their heads, so that the first with a job that fits on a worker
+    is found without comparing all. An entry in `heads` may be too early, because the next head is
+    looked up only when its class queue is asked; it is never too late.
     """
 
     __slots__ = ("allowed", "by_length", "class_queues", "heads", "ready", "waiting")
