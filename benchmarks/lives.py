@@ -21,7 +21,7 @@ from rota.core.model import (
 from rota.core.outcome import AnyWrite
 from rota.core.scheduler import Scheduler
 from rota.store.postgres.store import open_postgres
-from rota.store.protocol import Seq
+from rota.store.protocol import GENESIS
 from rota.store.sqlite.store import open_sqlite
 
 BATCH = 1_000
@@ -76,8 +76,9 @@ async def store_lives(
     try:
         epoch = await store.journal.claim("bench")
         began = time.perf_counter()
+        head = GENESIS
         for number, writes in enumerate(turns, 1):
-            await store.journal.append(epoch, Seq(number), START + number, writes)
+            head = await store.journal.append(epoch, head, START + number, writes)
         await store.queries.jobs([JobId("none")])  # a read waits until the tables have it all
         return time.perf_counter() - began
     finally:

@@ -139,7 +139,9 @@ async def _finish(dsn: str, ended: Counter[tuple[str, str]], now: int, live: int
         )
         total = sum(ended.values()) + live
         await connection.execute(
-            "UPDATE rota.meta SET submitted = $1, order_next = $2", total, 2 * total
+            "UPDATE rota.projection_shards SET submitted = $1, order_next = $2 WHERE shard = 0",
+            total,
+            2 * total,
         )
         await connection.copy_records_to_table(
             "workers", schema_name="rota", records=_gone_workers(invented, now)

@@ -94,9 +94,9 @@ async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.journal.append
 
-    async def slowly(*record: Any) -> None:
+    async def slowly(*record: Any) -> Any:
         await asyncio.sleep(0.01)
-        await append(*record)
+        return await append(*record)
 
     store.journal = stand_in(store.journal, append=slowly)
     async with open_server(store=store) as server:
@@ -122,10 +122,10 @@ async def test_a_posted_answer_arrives_before_the_call_has_returned() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.journal.append
 
-    async def slowly(*record: Any) -> None:
+    async def slowly(*record: Any) -> Any:
         await asyncio.sleep(0.01)
         assert not counter.posted, "it is not durable yet"
-        await append(*record)
+        return await append(*record)
 
     store.journal = stand_in(store.journal, append=slowly)
     async with open_server(store=store) as server:

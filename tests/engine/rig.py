@@ -29,11 +29,16 @@ from rota.engine.ports import AnswerEncoder, Clock
 from rota.store.protocol import (
     Epoch,
     FencedError,
+    Head,
     InboxEntry,
     JournalRecord,
     LeaderRow,
+    Loss,
+    Losses,
+    ProjectionStatus,
     Seq,
     Snapshot,
+    SpilledJobs,
     StoreError,
 )
 from rota.store.sqlite.memory import MemoryStore
@@ -69,11 +74,18 @@ class SlowJournalStore:
         self._arrived = asyncio.Event()
 
     @property
-    def projected(self) -> Seq:
-        return self.inner.projected
+    def projection(self) -> ProjectionStatus:
+        return self.inner.projection
 
-    def deciding(self) -> None:
-        """Nothing gives way to a turn here."""
+    async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
+        self._refuse_if_away()
+        return await self.inner.heads(seqs)
+
+    async def note_loss(self, loss: Loss) -> None:
+        await self.inner.note_loss(loss)
+
+    async def losses(self) -> Losses:
+        return await self.inner.losses()
 
     def shut(self) -> None:
         """Holds up appends from now on."""
@@ -109,9 +121,9 @@ class SlowJournalStore:
         self._refuse_if_away()
         await self.inner.resign(epoch)
 
-    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+    async def records_after(self, after: Head, limit: int) -> list[JournalRecord]:
         self._refuse_if_away()
-        return await self.inner.records_after(seq, limit)
+        return await self.inner.records_after(after, limit)
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
@@ -145,27 +157,25 @@ class SlowJournalStore:
         self.loads += 1
         return await self.inner.load(kept)
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
         self.refills += wanted
         if self.refill_errors:
             raise self.refill_errors.pop(0)
-        return await self.inner.read_spilled(wanted, seen)
+        return await self.inner.read_spilled(wanted)
 
     async def append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
-    ) -> None:
+    ) -> Head:
         self.records.append(writes)
         self._arrived.set()
         await self._open.wait()
         self._refuse_if_away()
-        await self.inner.append(epoch, seq, at, writes, consumed)
+        return await self.inner.append(epoch, after, at, writes, consumed)
 
     async def close(self) -> None:
         await self.inner.close()

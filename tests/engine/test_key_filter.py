@@ -15,7 +15,7 @@ from rota.core.outcome import PutKey
 from rota.engine.key_filter import KeyFilter
 from rota.engine.limits import ENGINE_LIMITS, KEY_MARKS, EngineLimits
 from rota.store.limits import KEY_AGE_MS
-from rota.store.protocol import QueryStore, Seq, StoreError
+from rota.store.protocol import GENESIS, QueryStore, StoreError
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock
@@ -33,7 +33,7 @@ async def store_with(keys: list[str]) -> MemoryStore:
     store = MemoryStore()
     epoch = await store.journal.claim("before")
     writes = [PutKey(KeyRecord(key, "f", b"r", 1)) for key in keys]
-    await store.journal.append(epoch, Seq(1), 1, writes)
+    await store.journal.append(epoch, GENESIS, 1, writes)
     return store
 
 

@@ -29,7 +29,10 @@ DELETE FROM rota.held; DELETE FROM rota.reacted; DELETE FROM rota.hooks;
 DELETE FROM rota.tokens; DELETE FROM rota.audit; DELETE FROM rota.nodes;
 UPDATE rota.access SET revision = 0, secret = NULL;
 UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';
-UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0, cell = '';
+UPDATE rota.meta SET cell = '', failovers = 0; DELETE FROM rota.losses;
+DELETE FROM rota.quarantine; DELETE FROM rota.quarantined_writes;
+UPDATE rota.projection_shards SET folded_seq = DEFAULT, folded_hash = DEFAULT, order_next = 0,
+    submitted = 0;
 """
 """Empties a store, which costs less than making one."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.store.postgres.store import open_postgres
-from rota.store.protocol import FencedError, Seq
+from rota.store.protocol import FencedError
 from rota.store.queries import ExecutionQuery, JobQuery
 from tests.chaos.cluster import Cluster
 from tests.postgres.pgbouncer import PgBouncer, pgbouncer
@@ -53,7 +53,7 @@ async def test_stores_that_share_a_small_pool_never_get_each_others_statements(
         for number in range(60):
             await leader.append(put(number, labels=(("a", "b"),)), run_of(number))
             with pytest.raises(FencedError):
-                await stores[1].journal.append(leader.epoch, Seq(leader.seq), 1, [put(9_999)])
+                await stores[1].journal.append(leader.epoch, leader.head, 1, [put(9_999)])
 
     async with asyncio.TaskGroup() as group:
         group.create_task(write())

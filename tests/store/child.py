@@ -11,7 +11,7 @@ from rota.core.model import JobState, Life
 from rota.core.outcome import AnyWrite, MoveJob
 from rota.store.protocol import Seq, StoreFullError
 from rota.store.sqlite.store import SqliteStore, open_sqlite
-from tests.store.conformance import leading, put
+from tests.store.conformance import leading, project_all, put
 
 JOBS_PER_RECORD = 20
 
@@ -39,7 +39,7 @@ async def append_for_ever(store: SqliteStore) -> None:
 async def fill_the_disk(store: SqliteStore, database: Path) -> None:
     leader = await leading(store)
     await leader.append(*record(1))
-    await store.journal.load()
+    await project_all(store)
     room = database.with_name("rota.db-wal").stat().st_size + 300_000
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     refused = 0

@@ -15,7 +15,7 @@ from rota.store.protocol import (
     ArtifactTooLargeError,
     LogPage,
 )
-from tests.store.conformance import StoreMaker, leading, put, run_of
+from tests.store.conformance import StoreMaker, leading, project_all, put, run_of
 
 RUN = ExecutionId("execution-0001")
 LOG_CAP = 100_000
@@ -89,7 +89,7 @@ class LogsConformance:
                 await store.logs.append(execution_id, 0, b"text")
                 await store.artifacts.write(execution_id, "out", stream(b"data"), 10)
             await leader.append(DropJob(JobId("job-0001")))
-            await store.journal.load()
+            await project_all(store)
 
             async def gone() -> bool:
                 page = await store.logs.read(RUN, 0, 99)

@@ -10,7 +10,7 @@ from rota.core.model import ExecutionId, ExecutionState, Instant, JobId
 from rota.core.outcome import DropJob
 from rota.store.object_index import Bundle, BundleQuery, LargeOutput, ObjectIndex
 from rota.store.protocol import Store
-from tests.store.conformance import StoreMaker, leading, put, run_of
+from tests.store.conformance import StoreMaker, leading, project_all, put, run_of
 from tests.store.conformance_logs_and_files import eventually
 
 RUN, OTHER = ExecutionId("execution-0001"), ExecutionId("execution-0002")
@@ -88,7 +88,7 @@ class ObjectsConformance:
             await index.keep(kept(RUN))
             await index.keep(kept(OTHER, key="outputs/b"))
             await leader.append(DropJob(JobId("job-0001")))
-            await store.journal.load()
+            await project_all(store)
 
             async def to_delete() -> bool:
                 return list(await index.deletions_due(0, 10)) == ["outputs/a"]

@@ -22,7 +22,7 @@ from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurre
 from rota.core.schedule_model import Occurrence, OccurrenceDecision
 from rota.store.protocol import Direction, Store
 from rota.store.queries import ExecutionQuery, JobQuery, OccurrenceQuery
-from tests.store.conformance import Appender, StoreMaker, leading
+from tests.store.conformance import Appender, StoreMaker, leading, project_all
 from tests.store.conformance_logs_and_files import eventually, stream
 from tests.store.conformance_objects import index_of, kept
 from tests.store.naive import QUEUED, spec
@@ -76,7 +76,7 @@ class RetentionConformance:
             await store.logs.append(run_id(number, id_at), 0, b"text")
             await store.artifacts.write(run_id(number, id_at), "out", stream(b"data"), 10)
             await index_of(store).keep(kept(run_id(number, id_at), key=f"outputs/{number}"))
-        await store.journal.load()  # what is not in the tables yet is not old either
+        await project_all(store)  # what is not in the tables yet is not old either
         return leader, [job_id(number, id_at) for number, (id_at, _) in enumerate(put_ended)]
 
     async def test_a_job_that_ended_before_is_dropped_with_all_that_belongs_to_it(
@@ -159,7 +159,7 @@ class RetentionConformance:
             leader = await leading(store)
             for one in (monday, wednesday):
                 await leader.append(PutOccurrence(one), at=one.nominal)
-                await store.journal.load()
+                await project_all(store)
             assert await store.queries.find_occurrences(query) == [wednesday, monday]
             await drop_all(store, TUESDAY)
             assert await store.queries.find_occurrences(query) == [wednesday]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
-from rota.store.protocol import Seq
+from rota.store.protocol import Store
 from rota.store.queries import JobQuery
 from tests.example_counts import examples
-from tests.store.conformance import StoreMaker, leading, put, thorough
+from tests.store.conformance import Appender, StoreMaker, leading, project_all, put, thorough
 from tests.store.naive import JOB_IDS, NaiveStore, assert_same, histories, spec, terms
 
 SPILL_QUEUE = (1 << 63) - 25
@@ -21,6 +21,12 @@ SPILL_QUEUE = (1 << 63) - 25
 
 def put_spilled(number: int, line: int = SPILL_QUEUE, **given: object) -> PutJob:
     return put(number, Life(JobState.QUEUED, reason="ready", line=line), **given)
+
+
+async def projected(store: Store, leader: Appender) -> None:
+    """Returns when the tables have all that was appended."""
+    await store.queries.find_jobs(JobQuery(limit=1))
+    assert store.journal.projection.projected >= leader.seq
 
 
 def ids(jobs: Sequence[JobRecord]) -> list[int]:
@@ -51,9 +57,9 @@ class SpillConformance:
                 await leader.append(
                     put_spilled(number), put_spilled(number + 20, line=5), put(number + 50)
                 )
-            first, other, none = await store.journal.read_spilled(
-                [Refill(SPILL_QUEUE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
-            )
+            await projected(store, leader)
+            wanted = [Refill(SPILL_QUEUE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)]
+            first, other, none = (await store.journal.read_spilled(wanted)).jobs
             assert (ids(first), ids(other), ids(none)) == ([4, 7], [22, 24, 27, 29], [])
             assert first[0] == JobRecord(
                 put_spilled(4).id, put_spilled(4).spec, put_spilled(4).life
@@ -64,14 +70,17 @@ class SpillConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(*(put_spilled(number) for number in range(1, 7)))
-            await store.journal.load()
+            await project_all(store)
             await leader.append(
                 MoveJob(JobId("job-0001"), running),
                 MoveJob(JobId("job-0003"), done),
                 put(4, terms=terms(priority=3)),
                 DropJob(JobId("job-0005")),
             )
-            (left,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)], leader.seq)
+            await projected(store, leader)
+            read = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)])
+            assert min(read.positions) == leader.seq
+            (left,) = read.jobs
             assert ids(left) == [2, 6]
             snapshot = await store.journal.load()
             assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 2}
@@ -105,7 +114,7 @@ class SpillConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put_spilled(1))
-            await store.journal.load()
+            await project_all(store)
             await leader.append(MoveJob(JobId("job-0001"), Life(JobState.RUNNING)))
             assert list((await store.journal.load()).spill_counts) == []
 
@@ -125,7 +134,8 @@ class SpillConformance:
             for record in history:
                 await leader.append(*record)
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
-            found = await store.journal.read_spilled(wanted, leader.seq)
+            await projected(store, leader)
+            found = (await store.journal.read_spilled(wanted)).jobs
         for refill, jobs in zip(wanted, found, strict=True):
             orders = [job.spec.arrival_number for job in spill_queues.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
@@ -150,5 +160,7 @@ class SpillConformance:
             for record, wait in zip(records, [True, *waits], strict=False):
                 await leader.append(*record)
                 if wait is not None:
-                    await store.journal.read_spilled(wanted, leader.seq if wait else Seq(0))
+                    if wait:
+                        await projected(store, leader)
+                    await store.journal.read_spilled(wanted)
             await assert_same(store, naive)

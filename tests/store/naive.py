@@ -51,7 +51,8 @@ from rota.store.protocol import Direction, Edge, Store
 from rota.store.queries import ExecutionQuery, JobQuery
 
 JOB_IDS = [JobId(f"job-{n}") for n in range(5)]
-EXECUTION_IDS = [ExecutionId(f"execution-{n}") for n in range(6)]
+EXECUTION_IDS = [ExecutionId(f"execution-{n}") for n in range(8)]
+"""An execution is of one job for ever."""
 WORKER_IDS = [WorkerId(f"worker-{n}") for n in range(3)]
 LABELS = [("team", "billing"), ("team", "search"), ("tier", "1")]
 
@@ -273,9 +274,10 @@ _specs = st.builds(
     revision=st.integers(0, 2),
 )
 _executions = st.builds(
-    Execution,
-    id=st.sampled_from(EXECUTION_IDS),
-    job_id=_job_ids,
+    lambda number, **given: Execution(
+        id=EXECUTION_IDS[number], job_id=JOB_IDS[number % len(JOB_IDS)], **given
+    ),
+    number=st.integers(0, len(EXECUTION_IDS) - 1),
     worker_id=st.sampled_from(WORKER_IDS),
     attempt=st.integers(1, 2),
     fence=st.integers(1, 3),

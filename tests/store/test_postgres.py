@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 
 import pytest
 
-from rota.core.model import KeyRecord
-from rota.core.outcome import PutKey
 from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Store
 from tests.postgres.cell import EMPTY, Cell
@@ -19,7 +16,6 @@ from tests.store.conformance import (
     ProjectionConformance,
     ReadingConformance,
     StoreMaker,
-    leading,
 )
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -33,9 +29,6 @@ from tests.store.conformance_spill import SpillConformance
 from tests.store.conformance_tokens import TokenConformance
 
 pytestmark = pytest.mark.postgres
-
-IDLE_FOR_LONG = StoreLimits(postgres_projection_idle_s=60.0)
-"""Where few writes are not in the tables before somebody reads."""
 
 
 @cache
@@ -56,7 +49,7 @@ async def make_store() -> AsyncIterator[StoreMaker]:
         @asynccontextmanager
         async def postgres_store(limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[Store]:
             await admin.execute(EMPTY)
-            await store.journal.load()  # what it remembers of the journal is no longer true
+            await store._projector.start_over()  # what it remembers is no longer true
             if limits == STORE_LIMITS:
                 yield store
                 return
@@ -135,17 +128,3 @@ async def test_keys_are_looked_up_though_their_connection_was_ended(
         assert ended
         for key in ("at once", "and again"):
             assert (await store.queries.key_at_once(key)).record is None
-
-
-async def test_the_projector_is_not_woken_until_a_projection_is_due_or_a_reader_waits(
-    make_store: StoreMaker,
-) -> None:
-    folded = "SELECT folded_seq FROM rota.meta"
-    async with make_store(IDLE_FOR_LONG) as store, _shared_cell().connected() as admin:
-        leader = await leading(store)
-        await store.queries.key("x")  # all that came so far is in the tables
-        await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
-        await asyncio.sleep(0.2)
-        assert await admin.fetchval(folded) == 0
-        assert await store.queries.key("k") is not None
-        assert await admin.fetchval(folded) == 1

@@ -17,7 +17,7 @@ from rota.store.postgres.connect import connect, parse_address
 from rota.store.postgres.errors import as_store_error, breaks_connection
 from rota.store.postgres.partitions import make_partitions
 from rota.store.postgres.store import PostgresStore, open_postgres
-from rota.store.protocol import Seq, StoreError, StoreFullError, UnknownFateError
+from rota.store.protocol import GENESIS, Seq, StoreError, StoreFullError, UnknownFateError
 from rota.store.queries import JobQuery
 from tests.chaos.proxy import Mode, Proxy
 from tests.postgres.cell import Cell, migrated_cell
@@ -38,6 +38,7 @@ IMPATIENT = StoreLimits(
     projection_statement_s=0.5,
     append_deadline_s=0.5,
     follow_deadline_s=0.5,
+    leader_deadline_s=0.5,
 )
 """Deadlines short enough for a test to wait for."""
 
@@ -57,7 +58,7 @@ def proxy(cell: Cell) -> Iterator[Proxy]:
 @asynccontextmanager
 async def through(cell: Cell, proxy: Proxy) -> AsyncIterator[PostgresStore]:
     dsn = cell.server.dsn(cell.database, proxy.port)
-    store = await open_postgres(dsn, leader_deadline_s=0.5, limits=IMPATIENT)
+    store = await open_postgres(dsn, limits=IMPATIENT)
     try:
         yield store
     finally:
@@ -140,7 +141,7 @@ async def test_a_database_that_stops_answering_is_given_up_and_found_again(
         with pytest.raises(UnknownFateError, match=r"0\.5 s"):
             await leader.append(put(2))
         with pytest.raises(StoreError, match="no answer"):
-            await store.journal.records_after(Seq(0), 9)
+            await store.journal.records_after(GENESIS, 9)
         with pytest.raises(StoreError, match="no answer"):
             await store._readers.run(lambda c: c.fetchval("SELECT 1"), 0.5)
         with pytest.raises(StoreError):
@@ -160,7 +161,7 @@ async def test_a_projection_whose_database_vanished_goes_on_over_another_connect
         await leader.append(put(1))
         await store.queries.jobs([])
         proxy.become(Mode.DEAF)
-        await other.journal.append(leader.epoch, Seq(2), 1, [put(2)])
+        await other.journal.append(leader.epoch, leader.head, 1, [put(2)])
         with pytest.raises(StoreError):
             await store._projector.reached(Seq(2))
         proxy.heal()
@@ -229,7 +230,7 @@ async def test_many_readers_keep_no_server_from_following(cell: Cell) -> None:
             return await cell.ask(sleeping) == POSTGRES_READERS
 
         await eventually(crowded)
-        assert len(await store.journal.records_after(Seq(0), 9)) == 1
+        assert len(await store.journal.records_after(GENESIS, 9)) == 1
         assert await store.journal.take_inbox(9) == []
         for one in crowd:
             one.cancel()

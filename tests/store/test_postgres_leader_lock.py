@@ -46,10 +46,12 @@ async def test_a_server_that_is_frozen_in_a_projection_does_not_block_the_others
     cell: Cell,
 ) -> None:
     async with cell.opened(limits=StoreLimits(projection_stalled_s=0.2)) as store:
-        frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota fold"})
+        frozen = await asyncpg.connect(
+            cell.dsn, server_settings={"application_name": "rota project 0"}
+        )
         holding = frozen.transaction()
         await holding.start()
-        await frozen.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")
+        await frozen.execute("SELECT folded_seq FROM rota.projection_shards FOR UPDATE")
         leader = await leading(store)
         await leader.append(put(1))
         assert len(await store.queries.find_jobs(JobQuery())) == 1
@@ -66,7 +68,7 @@ async def test_a_session_of_another_application_that_waits_for_its_client_is_lef
     async with cell.opened(limits=StoreLimits(projection_stalled_s=0.0)) as store:
         somebody = await asyncpg.connect(cell.dsn)
         async with somebody.transaction():
-            await somebody.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")
+            await somebody.execute("SELECT folded_seq FROM rota.projection_shards FOR UPDATE")
             leader = await leading(store)
             await leader.append(put(1))
             with pytest.raises(StoreError, match="lock timeout"):

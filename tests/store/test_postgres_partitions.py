@@ -45,7 +45,7 @@ from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import Direction, Dropped, QueryStore, Seq, StoreError
 from rota.store.queries import ExecutionQuery, JobQuery, OccurrenceQuery
 from tests.postgres.cell import Cell, migrated_cell
-from tests.store.conformance import Appender, leading
+from tests.store.conformance import Appender, leading, project_all
 from tests.store.conformance_logs_and_files import stream
 from tests.store.naive import QUEUED, spec
 
@@ -106,13 +106,13 @@ async def test_finished_work_goes_to_its_day_and_live_work_stays_in_the_small_ta
         leader = await leading(store)
         done, waiting = put_at(1, MONDAY, life(MONDAY)), put_at(2, MONDAY)
         await leader.append(done, run_at(1, done.id, MONDAY), waiting, at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         assert await place_of(cell, "jobs_done", done.id) == "jobs_done_20241004"
         run = run_id(1, MONDAY)
         assert await place_of(cell, "executions_done", run) == "executions_done_20241004"
         assert await place_of(cell, "jobs_live", waiting.id) == "jobs_live"
         await leader.append(MoveJob(waiting.id, life(MONDAY + 5)), at=MONDAY + 5)
-        await store.journal.load()
+        await project_all(store)
         assert await cell.ask("SELECT count(*) FROM rota.jobs_live") == 0
         assert await place_of(cell, "jobs_done", waiting.id) == "jobs_done_20241004"
 
@@ -121,7 +121,7 @@ async def test_tomorrow_has_its_partition_today(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(put_at(1, MONDAY), at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
     assert await partitions(cell, "jobs_done") == [
         "jobs_done_20241004",
         "jobs_done_20241005",
@@ -134,10 +134,10 @@ async def test_rows_that_came_before_their_partition_move_into_it(cell: Cell) ->
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(early, at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         assert await place_of(cell, "jobs_done", early.id) == "jobs_done_rest"
         await leader.append(put_at(2, WEEK_LATER), at=WEEK_LATER)
-        await store.journal.load()
+        await project_all(store)
         assert await place_of(cell, "jobs_done", early.id) == "jobs_done_20241011"
         assert [job.id for job in await store.queries.jobs([early.id])] == [early.id]
 
@@ -148,7 +148,7 @@ async def test_a_long_query_holds_up_neither_the_projection_nor_the_move_to_a_ne
     async with cell.opened() as store, cell.connected() as report:
         leader = await leading(store)
         await leader.append(put_at(1, MONDAY), at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         job = put_at(2, WEEK_LATER, life(WEEK_LATER))
         async with report.transaction():
             await report.fetch("SELECT count(*) FROM rota.jobs_done")
@@ -156,7 +156,7 @@ async def test_a_long_query_holds_up_neither_the_projection_nor_the_move_to_a_ne
             assert len(await store.queries.jobs([job.id])) == 1
             assert await place_of(cell, "jobs_done", job.id) == "jobs_done_rest"
         await leader.append(put_at(3, WEEK_LATER), at=WEEK_LATER)
-        await store.journal.load()
+        await project_all(store)
         assert await place_of(cell, "jobs_done", job.id) == "jobs_done_20241011"
 
 
@@ -170,13 +170,13 @@ async def monday_of_all_kinds(leader: Appender, store: PostgresStore) -> Sequenc
     writes: list[AnyWrite] = [ended, late, waiting]
     writes += [run_at(n, job.id, MONDAY) for n, job in enumerate((ended, late, waiting), 1)]
     await leader.append(*writes, at=MONDAY)
-    await store.journal.load()  # folded by itself: a window makes the partitions of its last day
+    await project_all(store)  # folded by itself: a window makes the partitions of its last day
     await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
     for number in (1, 2, 3):
         await store.logs.append(run_id(number, MONDAY), 0, b"text")
         await store.artifacts.write(run_id(number, MONDAY), "out", stream(b"data"), 10)
     await leader.append(MoveJob(late.id, life(WEEK_LATER)), at=WEEK_LATER)
-    await store.journal.load()
+    await project_all(store)
     return ended, late, waiting
 
 
@@ -187,9 +187,9 @@ async def test_spilled_jobs_stay_when_their_day_is_dropped(cell: Cell) -> None:
         ended, waiting = (put_at(number, MONDAY, labels=labels) for number in (1, 2))
         shelved = PutJob(waiting.id, waiting.spec, Life(JobState.QUEUED, line=7))
         await leader.append(ended, shelved, at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
-        await store.journal.load()
+        await project_all(store)
         assert (await store.drop_before(TUESDAY)).jobs == 1
         (left,) = await store.queries.find_jobs(JobQuery(labels=labels))
         assert left.id == waiting.id
@@ -220,7 +220,7 @@ async def test_a_day_is_dropped_with_all_that_was_finished_then_and_nothing_else
         assert (sizes, files) == ([0, 4, 4], [0, 1, 1])
         assert await store.journal.load() == before
         await leader.append(MoveJob(waiting.id, life(WEEK_LATER)), at=WEEK_LATER)
-        await store.journal.load()
+        await project_all(store)
         while (await store.drop_before(WEEK_LATER + DAY_MS)).more:
             pass
         assert await catalog.find_jobs(JobQuery()) == []
@@ -235,7 +235,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         for job in jobs:
             await leader.append(job, run_at(job.spec.arrival_number, job.id, job.spec.created_at),
                                 at=job.spec.created_at)  # fmt: skip
-            await store.journal.load()
+            await project_all(store)
         ids = [job.id for job in jobs]
         done = asyncio.Event()
 
@@ -274,9 +274,9 @@ async def test_occurrences_are_dropped_with_their_day(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(PutOccurrence(old), PutOccurrence(early), at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         await leader.append(PutOccurrence(new), at=WEEK_LATER)
-        await store.journal.load()
+        await project_all(store)
         assert "occurrences_20241004" in await partitions(cell, "occurrences")
         assert await store.queries.find_occurrences(query) == [new, old, early]
         while (await store.drop_before(TUESDAY)).more:
@@ -292,9 +292,9 @@ async def test_old_journal_and_keys_are_dropped_by_partition_and_the_newest_stay
         await leader.append(PutKey(KeyRecord("old", "f", b"", MONDAY)), at=MONDAY)
         for number in range(34):
             await leader.append(put_at(number, MONDAY), at=MONDAY)
-            await store.journal.load()
+            await project_all(store)
         await leader.append(put_at(99, WEEK_LATER), at=WEEK_LATER)
-        await store.journal.load()
+        await project_all(store)
         assert await store.queries.key("old") is None
         assert await store.queries.head() == (31, 36)
         assert len(await store.queries.changes_after(Seq(30), 100)) == 6
@@ -365,7 +365,7 @@ async def test_every_page_of_a_long_history_is_found_by_an_index(cell: Cell) -> 
             await leader.append(*jobs, at=at)
             await leader.append(*(run_at(n, job.id, at + n) for n, job in enumerate(jobs)), at=at)
             await leader.append(*(put_at(n + 5_000, at + n) for n in range(4_000)), at=at)
-        await store.journal.load()
+        await project_all(store)
     for name, page in PAGES.items():
         shown = await plan(cell, page)
         large = ("jobs_live", "jobs_done_2024", "executions_done_2024", "labels_2024")

@@ -14,7 +14,7 @@ from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.postgres.partitions import DAY_MS, make_partitions
-from rota.store.protocol import InboxKind, SchemaError, Seq, StoreError
+from rota.store.protocol import GENESIS, InboxKind, SchemaError, Seq, StoreError
 from rota.store.queries import JobQuery
 from rota.wire.formats import cell_tag, tag_in
 from tests.postgres.cell import Cell
@@ -87,7 +87,7 @@ async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_comm
         assert entry.kind is InboxKind.SPEC
         assert json.loads(entry.body) == {"job_id": str(kept), "spec": {"name": "kept"}}
         leader = await leading(store)
-        await store.journal.append(leader.epoch, Seq(1), 1, [put(1)], [entry.id])
+        await store.journal.append(leader.epoch, GENESIS, 1, [put(1)], [entry.id])
         assert await store.journal.take_inbox(9) == []
 
 

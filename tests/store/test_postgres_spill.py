@@ -1,4 +1,4 @@
-"""Spilled rows that were read, as PostgreSQL's projection knows them, and when it does not."""
+"""Spilled jobs in PostgreSQL: read in parts, along an index, and written back unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rota.core.outcome import MoveJob, Refill
 from rota.store.limits import StoreLimits
 from rota.store.postgres import load as postgres_load
 from rota.store.postgres.store import PostgresStore
-from rota.store.protocol import Seq
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading, put
 from tests.store.conformance_spill import SPILL_QUEUE, ids, put_spilled
@@ -35,7 +34,7 @@ async def project_all(store: PostgresStore) -> None:
 
 
 async def read(store: PostgresStore) -> None:
-    (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)], Seq(0))
+    (found,) = (await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)])).jobs
     assert ids(found) == [1, 2, 3, 4, 5, 6]
 
 
@@ -54,18 +53,13 @@ async def _ids_in(cell: Cell, table: str) -> list[tuple[str]]:
     return [(row[0],) for row in found]
 
 
-async def test_spilled_jobs_that_were_read_are_known_to_the_projection_until_they_move() -> None:
+async def test_a_spilled_job_that_moves_is_in_one_table_only() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store:
         leader = await six_spilled(store)
         await read(store)
-        await leader.append(put(7))
-        await project_all(store)
-        shelf = store._projector.known.shelf
-        assert list(shelf.known) == IDS
-        await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
+        await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE), put(7))
         assert (await store.queries.jobs([IDS[1]]))[0].life == DONE
-        assert list(shelf.known) == IDS[2:]
         lines = dict((await store.journal.load()).spill_counts)
     assert lines == {SPILL_QUEUE: 4}
     assert await states(cell) == {
@@ -86,7 +80,6 @@ async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> No
         await read(store)
         await leader.append(put(7))
         await project_all(store)
-        assert IDS[0] in store._projector.known.shelf.known
         await leader.append(MoveJob(IDS[0], RUNNING))
         await project_all(store)
         await leader.append(MoveJob(IDS[0], DONE))
@@ -95,31 +88,13 @@ async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> No
     assert kept == newer
 
 
-async def test_jobs_that_another_server_has_projected_since_are_not_taken_for_spilled() -> None:
-    cell = await migrated_cell()
-    async with cell.opened() as store, cell.opened() as other:
-        leader = await six_spilled(store)
-        await read(store)
-        store._projector.leads = False  # as if it stood still for a moment
-        await leader.append(MoveJob(IDS[0], Life(JobState.CANCELLED, finished_at=5)))
-        assert [job.id for job in (await other.journal.load()).jobs] == IDS[1:]
-        store._projector.leads = True
-        await leader.append(put(1, Life(JobState.QUEUED, lives=2)), MoveJob(IDS[1], DONE))
-        found = await store.queries.jobs(IDS[:2])
-        assert [job.life.state for job in found] == [JobState.QUEUED, JobState.SUCCEEDED]
-        lines = dict((await store.journal.load()).spill_counts)
-    assert lines == {SPILL_QUEUE: 4}
-    assert await states(cell) == {
-        "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
-    }  # fmt: skip
-
-
 async def test_a_spill_queue_is_read_in_parts_and_no_further_than_was_asked() -> None:
     cell = await migrated_cell(StoreLimits(spilled_rows_per_fetch=2))
     async with cell.opened() as store:
         await six_spilled(store)
         for limit in range(1, 8):
-            (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, 1, limit, 1)], Seq(0))
+            wanted = [Refill(SPILL_QUEUE, 1, limit, 1)]
+            (found,) = (await store.journal.read_spilled(wanted)).jobs
             assert ids(found) == [2, 3, 4, 5, 6][:limit]
 
 

@@ -14,11 +14,10 @@ import pytest
 
 from rota.core.model import ExecutionState, JobId, KeyRecord
 from rota.core.outcome import DropJob, PutKey, PutOccurrence
-from rota.store.journal import encode_record
+from rota.store.journal import encode_record, next_head
 from rota.store.limits import KEY_AGE_MS, OCCURRENCE_AGE_MS, STORE_LIMITS, StoreLimits
 from rota.store.protocol import (
     SchemaError,
-    Seq,
     Store,
     StoreError,
     StoreFullError,
@@ -35,6 +34,7 @@ from tests.store.conformance import (
     ReadingConformance,
     StoreMaker,
     leading,
+    project_all,
     put,
     run_of,
 )
@@ -204,7 +204,8 @@ async def test_logs_of_deleted_jobs_are_swept_after_a_crash_in_between(tmp_path:
     # The fold that dropped the job was the last thing the process did.
     writer = SqliteJournalStore(tmp_path / "rota.db")
     epoch = await writer.claim("test")
-    await writer.append(epoch, Seq(2), 1, [DropJob(JobId("job-0001"))])
+    head = (await writer.load()).head
+    await writer.append(epoch, head, 1, [DropJob(JobId("job-0001"))])
     await writer.close()
     async with opened(tmp_path) as store:
 
@@ -229,9 +230,10 @@ async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path:
         leader = await leading(store)
         await leader.append(put(1))
         connection = apsw.Connection(str(tmp_path / "rota.db"))
-        connection.execute(
-            "INSERT INTO journal VALUES (2, ?, 1, ?)", (leader.epoch, encode_record([put(2)]))
-        )
+        body = encode_record([put(2)])
+        landed = next_head(leader.head, leader.epoch, 1, body)
+        row = (landed.seq, leader.epoch, 1, body, landed.hash)
+        connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", row)
         connection.close()
         again = await leading(store)
         assert again.seq == 2
@@ -246,7 +248,7 @@ async def test_old_journal_and_keys_are_removed_and_needed_ones_stay(tmp_path: P
         later = 2 + KEY_AGE_MS
         for number in range(40):
             await leader.append(put(number), at=later)
-            await store.journal.load()
+            await project_all(store)
         assert await store.queries.key("old") is None
         assert await store.queries.head() == (37, 41)
         assert len(await store.queries.find_jobs(JobQuery(limit=100))) == 40
@@ -368,7 +370,7 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Pa
         for number in range(1_000):
             ended = None if number % 10 == 0 else MONDAY + 9
             await leader.append(*work(number, MONDAY + number, ended), at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
         sizes = []
         while (dropped := await store.drop_before(TUESDAY)).more:
             sizes.append(dropped.jobs)
@@ -377,7 +379,7 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Pa
         assert len(await store.queries.find_jobs(JobQuery(limit=1_000))) == 100
         # The next round begins at the beginning, and finds those that ended since.
         await leader.append(*work(0, MONDAY, TUESDAY), at=TUESDAY)
-        await store.journal.load()
+        await project_all(store)
         assert await drop_all(store, WEDNESDAY) == 1
 
 
@@ -389,7 +391,7 @@ async def test_the_files_shrink_when_much_was_deleted(tmp_path: Path) -> None:
             batch = [write for n in range(number, number + 100)
                      for write in work(n, MONDAY + n, MONDAY + 9)]  # fmt: skip
             await leader.append(*batch, at=MONDAY)
-        await store.journal.load()
+        await project_all(store)
     before = pages(tmp_path / "rota.db")
     async with opened(tmp_path, limits) as store:
         assert await drop_all(store, TUESDAY) == 3_000

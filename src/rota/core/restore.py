@@ -60,6 +60,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
+    fence_floor: int = 0
+    """Fences given from now on are higher than this."""
     rates: Sequence[tuple[str, int]] = ()
     """(queue, progress of its rate limit); only in a copy, not in a store."""
     standings: Sequence[Balance] = ()
@@ -73,6 +75,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 def restore(t: SchedulerState, stored: Stored, now: Instant) -> None:
     """Restores the state. Each lease gets its full length again; nothing is written."""
     t.next_arrival_number = stored.order_next
+    t.fence_floor = stored.fence_floor
     _restore_estimates_and_policy(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueEntry(queue)

@@ -196,6 +196,11 @@ class Scheduler:
         if t.schedule_index.ended_origins:
             fire.restart_intervals(t, now)
 
+    @property
+    def spills(self) -> bool:
+        """Whether any job is spilled."""
+        return self._t.ready_queue.spilled_groups > 0
+
     def next_due(self) -> Instant | None:
         """When a `Tick` is needed next."""
         left = self._t.schedule_index.due

@@ -106,6 +106,8 @@ class SchedulerState:
         self.blocked_classes = 0
         """Bits of the classes whose queue is paused or at a limit."""
         self.next_arrival_number = 1
+        self.fence_floor = 0
+        """New fences are higher: a failover may have lost records that gave lower ones."""
         self.refill_requests = 0
         """Number of refills requested so far."""
         self.recalled: dict[JobId, None] = {}

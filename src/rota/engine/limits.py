@@ -55,13 +55,10 @@ DURABLE_INBOX_LOOK_S_MIN = 0.1
 """Pause before it reads more, after there were some."""
 DURABLE_INBOX_LOOK_S_MAX = 0.5
 """Its longest pause while there are none: an idle database is left alone."""
-REFILL_PATIENCE_S = 0.2
-"""How long a refill that is not urgent waits for the projection: one that is hurried projects less
-at once, and works more in the end."""
-REFILL_LOOK_S = 0.02
-"""Pause between two looks at the projection's position."""
 REFILL_RETRY_S = 0.5
 """Pause after a refill that the store could not read."""
+HEADS_KEPT = 4_096
+"""Ends of the journal that a server remembers, to tell how many records a failover has lost."""
 COLD_MS = 60_000
 """How long a standby keeps no copy of live jobs after it found that jobs are spilled."""
 DURABILITY_LOOK_S = 2.0

@@ -71,9 +71,10 @@ from rota.engine.ports import (
 from rota.engine.refills import Refills
 from rota.engine.standby import Standby, build_scheduler
 from rota.store.protocol import (
+    GENESIS,
+    DivergedError,
     FencedError,
     OtherDatabaseError,
-    Seq,
     Store,
     StoreError,
     StoreFullError,
@@ -88,7 +89,7 @@ def unready_reason(error: Exception) -> str:
         return "the data disk is full: free some space"
     if isinstance(error, FencedError):
         return "another server leads"
-    if isinstance(error, OtherDatabaseError):
+    if isinstance(error, OtherDatabaseError | DivergedError):
         return str(error)
     return "reading the store"
 
@@ -166,7 +167,7 @@ class Engine:
         self._read_spec: ReadSpec | None = None
         self._inbox_task = BackgroundTask("rota-inbox")
         self._is_open = self._stopping = False
-        self._seq = Seq(0)
+        self._head = GENESIS
         self._task: asyncio.Task[None] | None = None
         self._trouble = "starting"
 
@@ -245,14 +246,18 @@ class Engine:
             snapshot = await self._journal.load(self.timing.window.fifo_group)
         self._key_filter.begin(has_inbox=self._read_spec is not None)
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
-        self._seq = snapshot.seq
+        self._head = snapshot.head
+        for record in snapshot.tail:
+            self._refills.note(record.seq, record.writes, spills=True)
         self._observer.loaded(snapshot.totals)
         self._clock_monitor.begin()
         self._election.take_lapse()
         self._projection_lag.clear()
-        self.journal_notifier.publish(self._seq)
+        self.journal_notifier.publish(self._head.seq)
         if self.has_others:
-            log.info("leading", epoch=self._election.epoch, seq=self._seq, jobs=len(snapshot.jobs))
+            log.info(
+                "leading", epoch=self._election.epoch, seq=self._head.seq, jobs=len(snapshot.jobs)
+            )
         if self._read_spec is None:
             self._open()
         else:
@@ -336,7 +341,7 @@ class Engine:
             leader=self.node if leads else leader.holder if leader else None,
             address=leader.address if leader else "",
             epoch=self.epoch,
-            seq=self._seq if leads else self._standby.seq,
+            seq=self._head.seq if leads else self._standby.seq,
         )
 
     async def post(self, event: AnyInput) -> AnyReceipt:
@@ -426,7 +431,6 @@ class Engine:
 
     def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
-            self._journal.deciding()
             self._wake.set_result(None)
 
     async def _wait_for_wake(self, seconds: float | None) -> None:
@@ -451,7 +455,6 @@ class Engine:
         )
 
     async def _turn(self, since: Millis) -> None:
-        self._journal.deciding()
         began, now = self.clock.fine_s(), self.clock.now()
         events = (
             self._clock_monitor.pending_inputs(now, self._election.take_lapse())
@@ -461,10 +464,11 @@ class Engine:
         outcome = scheduler.turn(events, now)
         decided, consumed = self.clock.fine_s(), self._callers.consumed(outcome)
         if outcome.writes:
-            seq = Seq(self._seq + 1)
             self._callers.encode_answers(outcome)
-            await self._journal.append(self._election.epoch, seq, now, outcome.writes, consumed)
-            self._seq = seq
+            self._head = await self._journal.append(
+                self._election.epoch, self._head, now, outcome.writes, consumed
+            )
+            self._standby.lineage.note(self._head)
         elif consumed:
             await self._journal.drop_inbox(consumed)
         self._in_turn, durable = False, self.clock.fine_s()
@@ -477,10 +481,12 @@ class Engine:
         # Before `go_first`: callers that were answered find their jobs counted.
         self._observer.turn_committed(outcome)
         if outcome.writes:
-            self._projection_lag.appended(self._seq, self._journal.projected)
-            self.journal_notifier.publish(self._seq)
+            seq = self._head.seq
+            self._projection_lag.appended(seq, self._journal.projection.projected)
+            self.journal_notifier.publish(seq)
+            self._refills.note(seq, outcome.writes, spills=scheduler.spills)
         if outcome.refills:
-            self._refills.fetch(outcome.refills, self._seq)
+            self._refills.fetch(outcome.refills)
         await self._callers.go_first()
         self._observer.turn_finished(outcome, durable - decided, durable - began)
         self._forecaster.observe_turn(outcome, scheduler, now)
@@ -493,7 +499,7 @@ class Engine:
 
     def projection_lag_s(self) -> float:
         """Returns for how long the oldest record missing from the tables has been durable."""
-        return self._projection_lag.seconds(self._journal.projected)
+        return self._projection_lag.seconds(self._journal.projection.projected)
 
     # Questions, answered from memory; `Brain` in ports.py describes them
 

@@ -1,18 +1,83 @@
-"""Reads spilled jobs back from the store for the scheduler, beside the loop."""
+"""Reads spilled jobs back from the store for the scheduler, beside the loop.
+
+The tables may be behind the journal, and nobody waits for them: what newer records say of spilled
+jobs is kept here until the tables have it, and put over what is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 import structlog
+from msgspec.structs import replace
 
 from rota.core.commands import Refilled
-from rota.core.outcome import Refill
-from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, EngineLimits
-from rota.store.protocol import JournalStore, Seq, StoreError
+from rota.core.model import JobId, JobRecord
+from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
+from rota.engine.limits import EngineLimits
+from rota.store.projection.shards import shard_of
+from rota.store.protocol import JournalStore, Seq, SpilledJobs, StoreError
+from rota.store.table_changes import spill_queue_of
 
 log = structlog.get_logger("rota.engine")
+_by_arrival = attrgetter("spec.arrival_number")
+
+
+class SpillTail:
+    """Newest records, as far as they put jobs into spill queues or take them out."""
+
+    def __init__(self) -> None:
+        self._records: deque[tuple[Seq, Sequence[JobRecord], Sequence[JobId]]] = deque()
+
+    def note(self, seq: Seq, writes: Iterable[AnyWrite]) -> None:
+        """Notes a durable record."""
+        spilled: list[JobRecord] = []
+        left: list[JobId] = []
+        for write in writes:
+            if isinstance(write, PutJob) and spill_queue_of(write.life):
+                spilled.append(JobRecord(write.id, write.spec, write.life))
+            elif isinstance(write, PutJob | MoveJob | DropJob):
+                left.append(write.id)
+        if spilled or left:
+            self._records.append((seq, spilled, left))
+
+    def forget(self, projected: Seq) -> None:
+        """Forgets what all tables have."""
+        while self._records and self._records[0][0] <= projected:
+            self._records.popleft()
+
+    def clear(self) -> None:
+        """Forgets all: no job is spilled."""
+        self._records.clear()
+
+    def complete(
+        self, wanted: Refill, read: Sequence[JobRecord], at: SpilledJobs
+    ) -> list[JobRecord]:
+        """Returns the next jobs of a spill queue now, given what the tables have of them."""
+        jobs = {job.id: job for job in read}
+        # Beyond the last job that was read the tables may have more, which come first.
+        last = read[-1].spec.arrival_number if len(read) == wanted.limit else None
+        for seq, spilled, left in self._records:
+            for job in spilled:
+                number = job.spec.arrival_number
+                if (
+                    job.life.line == wanted.spill_queue
+                    and number > wanted.after
+                    and (last is None or number < last)
+                    and _lacks(at, job.id, seq)
+                ):
+                    jobs[job.id] = job
+            for job_id in left:
+                if _lacks(at, job_id, seq):
+                    jobs.pop(job_id, None)
+        return sorted(jobs.values(), key=_by_arrival)[: wanted.limit]
+
+
+def _lacks(at: SpilledJobs, job_id: JobId, seq: Seq) -> bool:
+    return at.positions[shard_of(job_id, len(at.positions))] < seq
 
 
 class Refills:
@@ -25,42 +90,52 @@ class Refills:
         self._journal = journal
         self._put = put
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tail = SpillTail()
 
-    def fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
-        """Reads jobs for a durable turn, whose record is `seen`."""
-        for asked, needed in (
-            ([one for one in wanted if one.exact], seen),
-            ([one for one in wanted if not one.exact], Seq(0)),
-        ):
-            if asked:
-                task = asyncio.create_task(self._fetch(asked, needed), name="rota-refill")
-                self._tasks[task] = None
-                task.add_done_callback(lambda done: self._tasks.pop(done, None))
+    def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
+        """Notes a durable record; `spills`: whether any job is spilled now."""
+        if spills:
+            self._tail.note(seq, writes)
+            self._tail.forget(self._journal.projection.projected)
+        else:
+            self._tail.clear()
+
+    def fetch(self, wanted: Sequence[Refill]) -> None:
+        """Reads jobs for a durable turn."""
+        task = asyncio.create_task(self._fetch(wanted), name="rota-refill")
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def close(self) -> None:
         """Cancels all reads: the next scheduler asks for itself."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tail.clear()
 
-    async def _fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
-        if not any(one.urgent for one in wanted):
-            await self._let_project(seen)
-        while True:
+    async def _fetch(self, wanted: Sequence[Refill]) -> None:
+        left = list(wanted)
+        while left:
             try:
-                found = await self._journal.read_spilled(wanted, seen)
+                found = await self._journal.read_spilled(left)
             except Exception as error:
                 # After any error it asks again: workers wait for these jobs, and nobody else asks.
                 unexpected = not isinstance(error, StoreError)
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
                 await asyncio.sleep(self._limits.refill_retry_s)
                 continue
-            answers = zip(wanted, found, strict=True)
-            self._put([Refilled(refill=refill, jobs=jobs) for refill, jobs in answers])
-            return
+            left = self._answer(left, found)
 
-    async def _let_project(self, seen: Seq) -> None:
-        for _ in range(round(REFILL_PATIENCE_S / REFILL_LOOK_S)):
-            if self._journal.projected >= seen:
-                return
-            await asyncio.sleep(REFILL_LOOK_S)
+    def _answer(self, wanted: Sequence[Refill], found: SpilledJobs) -> list[Refill]:
+        """Answers what was read; returns what must be read on, because all of it had moved."""
+        answers: list[Refilled] = []
+        left: list[Refill] = []
+        for refill, read in zip(wanted, found.jobs, strict=True):
+            jobs = self._tail.complete(refill, read, found)
+            if not jobs and len(read) == refill.limit:
+                left.append(replace(refill, after=read[-1].spec.arrival_number))
+            else:
+                answers.append(Refilled(refill=refill, jobs=tuple(jobs)))
+        if answers:
+            self._put(answers)
+        return left

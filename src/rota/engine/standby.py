@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import deque
 from collections.abc import Sequence
 
+import msgspec
 import structlog
 
 from rota.core.commands import Timing
@@ -18,11 +20,22 @@ from rota.core.model import Instant, JobRecord, Millis
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
 from rota.engine.leadership import LeaderElection
-from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
+from rota.engine.limits import FOLLOW_RECORDS, HEADS_KEPT, EngineLimits
 from rota.engine.ports import Clock
 from rota.engine.time_zones import load_zone
-from rota.store.projection.standby_state import JournalGapError, StandbyState
-from rota.store.protocol import FencedError, JournalRecord, NewerRecordError, Seq, Snapshot, Store
+from rota.store.projection.live_state import JournalGapError, LiveState
+from rota.store.protocol import (
+    DivergedError,
+    FencedError,
+    Head,
+    JournalRecord,
+    JournalStore,
+    Loss,
+    NewerRecordError,
+    Seq,
+    Snapshot,
+    Store,
+)
 
 log = structlog.get_logger("rota.engine")
 
@@ -54,6 +67,7 @@ def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
                 schedules=snapshot.schedules,
                 calendars=snapshot.calendars,
                 triggers=snapshot.triggers,
+                fence_floor=snapshot.fence_floor,
                 buffered_events=snapshot.buffered_events,
             ),
             now,
@@ -77,9 +91,10 @@ class Standby:
         self._queries = store.queries
         self._clock = clock
         self._kept = kept
-        self._copy: StandbyState | None = None
+        self._copy: LiveState | None = None
         self._seq = Seq(0)
         self._cold_until: Millis | None = None
+        self.lineage = Lineage()
         self.unreadable = ""
         """The reason why it cannot follow: a newer program wrote records that this one cannot read.
         """
@@ -105,6 +120,11 @@ class Standby:
             self.forget()
         try:
             seq = await self.follow()
+        except DivergedError as error:
+            log.warning("standby_diverged", seq=self._seq, reason=str(error))
+            await self.find_loss()
+            self.forget()
+            seq = await self.follow()
         except NewerRecordError as error:
             if not self.unreadable:
                 log.error("journal_not_readable", reason=str(error))
@@ -119,7 +139,7 @@ class Standby:
         if copy is None:
             self._seq = (await self._queries.head())[1]
             return self._seq
-        while records := await self._journal.records_after(copy.seq, FOLLOW_RECORDS):
+        while records := await self._journal.records_after(copy.head, FOLLOW_RECORDS):
             looked_up = await self._look_up(copy, records)
             try:
                 copy.apply(records, looked_up)
@@ -130,25 +150,24 @@ class Standby:
             if copy.is_partial:
                 self._cool_down()
                 return await self.follow()
+            self.lineage.note(copy.head)
         self._seq = copy.seq
         return self._seq
 
-    async def _warm_up(self) -> StandbyState | None:
+    async def _warm_up(self) -> LiveState | None:
         if self._cold_until is not None and self._clock.steady() < self._cold_until:
             return None
         snapshot = await self._journal.load(self._kept)
         if snapshot.spill_counts:
             self._cool_down()
         else:
-            self._copy = StandbyState(snapshot)
+            self._copy = LiveState(snapshot)
         return self._copy
 
     def _cool_down(self) -> None:
         self._copy, self._cold_until = None, self._clock.steady() + self._limits.cold_ms
 
-    async def _look_up(
-        self, copy: StandbyState, records: Sequence[JournalRecord]
-    ) -> list[JobRecord]:
+    async def _look_up(self, copy: LiveState, records: Sequence[JournalRecord]) -> list[JobRecord]:
         unknown = copy.unknown(records)
         return await self._queries.jobs(unknown) if unknown else []
 
@@ -158,19 +177,73 @@ class Standby:
         A record of the last leader may still be on its way. If it takes the sequence number first,
         it is read and the next number tried.
         """
+        await self.find_loss(now)
         while True:
-            seq = Seq(await self.follow() + 1)
+            snapshot = await self._read_up()
             try:
-                await self._journal.append(election.epoch, seq, now, ())
+                head = await self._journal.append(election.epoch, snapshot.head, now, ())
             except FencedError:
                 await election.look()
                 if not election.is_ours:
                     raise
                 continue
             break
-        await self.follow()
+        self.forget()
+        self.lineage.note(head)
+        fence_floor = (await self._journal.losses()).fence_floor
+        return msgspec.structs.replace(snapshot, head=head, fence_floor=fence_floor)
+
+    async def _read_up(self) -> Snapshot:
+        """Returns all that is live at the journal's end: the copy's, if there is one."""
+        try:
+            await self.follow()
+        except DivergedError as error:
+            log.warning("standby_diverged", seq=self._seq, reason=str(error))
+            self.forget()
         if self._copy is None:
             return await self._journal.load(self._kept)
-        snapshot = self._copy.snapshot()
-        self.forget()
-        return snapshot
+        return self._copy.snapshot()
+
+    async def find_loss(self, now: Instant | None = None) -> None:
+        """Records a loss if the journal lacks what this server knew to be durable."""
+        oldest, _ = await self._queries.head()
+        if self.lineage.newest < oldest:
+            return  # it was away for so long that those records were dropped
+        loss = await self.lineage.find_loss(
+            self._journal, self._clock.now() if now is None else now
+        )
+        if loss is not None:
+            log.error("records_lost", records=loss.records, after=loss.after)
+            await self._journal.note_loss(loss)
+
+
+class Lineage:
+    """Newest ends of the journal that this server knew to be durable.
+
+    A failover of the database may lose records or replace them. Who remembers them can tell.
+    """
+
+    def __init__(self) -> None:
+        self._heads: deque[Head] = deque(maxlen=HEADS_KEPT)
+
+    @property
+    def newest(self) -> Seq:
+        """The newest position that was noted."""
+        return self._heads[-1].seq if self._heads else Seq(0)
+
+    def note(self, head: Head) -> None:
+        """Notes an end that was read, or appended and confirmed."""
+        self._heads.append(head)
+
+    async def find_loss(self, journal: JournalStore, now: Instant) -> Loss | None:
+        """Returns what the journal has lost of what was noted; then it is forgotten."""
+        if not self._heads:
+            return None
+        newest = self._heads[-1]
+        if (await journal.heads([newest.seq])).get(newest.seq) == newest.hash:
+            return None
+        kept = await journal.heads([head.seq for head in self._heads])
+        common = [head.seq for head in self._heads if kept.get(head.seq) == head.hash]
+        after = max(common, default=Seq(self._heads[0].seq - 1))
+        self._heads.clear()
+        return Loss(now, newest.seq - after, after)

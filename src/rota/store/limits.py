@@ -87,35 +87,9 @@ indexes."""
 PROJECTION_BEGIN_WRITES = 20_000
 """Writes from which PostgreSQL's projection begins, with no reader waiting: few enough that it
 works beside the loop all the time, and that little is left to do when the last job has ended."""
-FOLD_SLICE_WRITES = 500
-"""Writes that the projection takes before it checks whether the loop is busy: a third of a
-millisecond."""
-FOLD_SLICE_ROWS = 100
-"""Rows that it makes and sends before it checks: as long."""
-FOLD_GIVES_WAY_S = 0.01
-"""How long it waits for the loop at most before each slice: a turn is seldom longer, and the loop
-soon waits for a commit."""
-PRECEDENCE_ROUNDS = 8
-"""Rounds of the loop from a turn's end, or its commit, until its answers are sent."""
 PROJECTION_LAG_S = 0.5
 """With no reader waiting, how long PostgreSQL's projection lets many writes gather. A reader that
 comes then waits until these are projected."""
-FOLD_TAIL_S = 5.0
-"""How long, under load and with no reader waiting, PostgreSQL's tables may lack jobs that have not
-ended: a shorter job is mostly written once."""
-FOLD_TAIL_JOBS = 40_000
-"""Jobs that they may lack: a reader waits until these are written."""
-FOLD_TAIL_WRITES = 200_000
-"""Writes since the tables had all: bounds what a server that takes over projects again."""
-FOLD_COMPANY_S = 60.0
-"""How long PostgreSQL's tables are kept near the journal after another server had to project for
-its own readers: there may be more of them, and the leader only sees its own readers wait."""
-FOLD_JOBS_KNOWN = 200_000
-"""Live jobs that PostgreSQL's projection remembers having written, as many as the scheduler keeps
-in memory: a hundred bytes each beside what is kept of them anyway."""
-FOLD_SHELF_BYTES = 64 * 1024 * 1024
-"""Rows of spilled jobs, as they were read, that it remembers until they move: with short specs
-enough for half of the jobs that the scheduler keeps in memory."""
 PLAN_CACHE_FIRST_WRITES = 1_000
 """Writes after which PostgreSQL plans the projection's statements anew: the first plans may be
 those of empty tables."""
@@ -158,8 +132,20 @@ PROJECTION_STATEMENT_S = 30.0
 """One statement of it: a database that vanished silently is noticed by then."""
 CLOSE_S = 2.0
 """How long closing a connection may take when a server stops."""
-PROJECTION_STALLED_LOOK_S = 0.3
-"""A projection that takes longer checks, as often as this, whether a frozen server blocks it."""
+PROJECTION_WAIT_S = 2.0
+"""How long a reader waits for the projection before it is asked to try again."""
+PROJECTION_BEHIND_WRITES_MAX = 200_000
+"""Writes behind from which a reader does not wait at all: that would take longer anyway."""
+PROJECTION_TICK_S = 0.005
+"""How often a projector looks at the tables while a reader waits for another process to project."""
+PROJECTION_WATCH_S = 0.5
+"""How often a projector that has nothing to do looks whether the one of the leader moves the
+tables."""
+PROJECTION_STAND_IN_S = 1.2
+"""How long the tables may stand still, with more in the journal, before another server projects:
+with PROJECTION_WATCH_S it takes over within two seconds."""
+PROJECTION_IDLE_LOOK_S = 30.0
+"""How often the projector of an idle leader looks at the tables: others may have repaired jobs."""
 PROJECTION_STALLED_S = 1.5
 """A server that sent nothing to the database for so long, in the middle of a transaction that
 others wait for, counts as frozen: its transaction is ended."""
@@ -182,10 +168,6 @@ LOOK_LOCK_MS = 150
 part."""
 IDLE_IN_TRANSACTION_MS = 60_000
 """The database ends a transaction whose server stopped in the middle of it: it holds locks."""
-FOLLOWER_PATIENCE_S = 0.25
-"""How long a follower's reader waits for the leader's projection before its own server projects."""
-FOLLOWER_LOOK_S = 0.005
-"""How often it reads the watermark meanwhile, which is one row."""
 JOURNAL_PARTITION_RECORDS = 50_000
 """Journal records in one partition: some of them together are JOURNAL_RECORDS_MAX."""
 JOURNAL_PARTITIONS_AHEAD = 2
@@ -193,6 +175,9 @@ JOURNAL_PARTITIONS_AHEAD = 2
 before an append found no partition."""
 LOAD_ROWS_PER_FETCH = 20_000
 """Rows fetched at once while all that is live is loaded: bounds what is in memory twice."""
+LOAD_RECORDS_PER_FETCH = 64
+"""Journal records fetched at once while the newest are replayed: each may hold thousands of
+writes."""
 SPILLED_ROWS_PER_FETCH = 2_000
 """The same for the next jobs of a spill queue, beside a running loop: some milliseconds of it."""
 REST_ROWS_PER_DROP = 10_000
@@ -269,12 +254,14 @@ class StoreLimits:
     close_s: float = CLOSE_S
     append_deadline_s: float = APPEND_DEADLINE_S
     append_idle_s: float = APPEND_IDLE_S
+    leader_deadline_s: float = LEADER_DEADLINE_S
     follow_deadline_s: float = FOLLOW_DEADLINE_S
     projection_begin_writes: int = PROJECTION_BEGIN_WRITES
     projection_lag_s: float = PROJECTION_LAG_S
-    fold_company_s: float = FOLD_COMPANY_S
     postgres_projection_idle_s: float = POSTGRES_PROJECTION_IDLE_S
-    fold_gives_way_s: float = FOLD_GIVES_WAY_S
+    projection_wait_s: float = PROJECTION_WAIT_S
+    projection_watch_s: float = PROJECTION_WATCH_S
+    projection_stand_in_s: float = PROJECTION_STAND_IN_S
     projection_statement_s: float = PROJECTION_STATEMENT_S
     projection_close_s: float = PROJECTION_CLOSE_S
     projection_stalled_s: float = PROJECTION_STALLED_S

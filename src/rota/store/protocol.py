@@ -231,6 +231,17 @@ Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
 
 
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """End of the journal: its newest position, and the hash of all records up to there."""
+
+    seq: Seq
+    hash: bytes
+
+
+GENESIS = Head(Seq(0), bytes(16))
+"""Head of an empty journal."""
+
+
 class StoreError(Exception):
     """Failure of the store; nothing is known to have happened unless a subclass says so."""
 
@@ -245,6 +256,15 @@ class UnknownFateError(StoreError):
 
 class StoreFullError(StoreError):
     """Raised when no space is left; the append did not happen."""
+
+
+class DivergedError(StoreError):
+    """Raised when the journal is not the one that was read before: a failover lost or replaced
+    records, or they are damaged. What was read is void: read again from the start."""
+
+
+class TablesBehindError(StoreError):
+    """Raised when a read would wait too long for the projection: try again a little later."""
 
 
 class StoreLockedError(StoreError):
@@ -272,9 +292,9 @@ class TokenTakenError(StoreError):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Snapshot of everything that is not finished, as of journal position `seq`."""
+    """Snapshot of everything that is not finished, as of the journal's position `head`."""
 
-    seq: Seq
+    head: Head
     jobs: Sequence[JobRecord]
     """Live ones, in order of arrival."""
     executions: Sequence[Execution]
@@ -294,6 +314,47 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
+    fence_floor: int = 0
+    """No execution that a lost record may have named has a higher fence."""
+    tail: Sequence[JournalRecord] = ()
+    """The newest records, which not all tables have; only where jobs are spilled."""
+
+    @property
+    def seq(self) -> Seq:
+        """The newest record in it."""
+        return self.head.seq
+
+
+FENCES_PER_LOSS = 1 << 32
+"""How much each loss raises the fences of later executions: more than a job ever starts."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Loss of records by a failover of the database, as it was noticed."""
+
+    at: Instant
+    records: int
+    """How many were lost, as far as any server knows; 0: none is known, but some may be."""
+    after: Seq
+    """The newest record that was there when it was noticed."""
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """What failovers of the database have lost."""
+
+    fence_floor: int = 0
+    """Fences of later executions are higher than this."""
+    each: tuple[Loss, ...] = ()
+    """The oldest first."""
+
+
+class SpilledJobs(msgspec.Struct, frozen=True):
+    """Jobs of spill queues as the tables have them."""
+
+    jobs: Sequence[tuple[JobRecord, ...]]
+    """The next ones of each spill queue that was asked for."""
+    positions: Sequence[Seq]
+    """How far each shard of the projection is."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -317,6 +378,12 @@ class JournalRecord(msgspec.Struct, frozen=True):
     epoch: Epoch
     at: Instant
     writes: Sequence[AnyWrite]
+    hash: bytes
+
+    @property
+    def head(self) -> Head:
+        """The journal's end when this record was the newest."""
+        return Head(self.seq, self.hash)
 
 
 class Leadership(Protocol):
@@ -342,49 +409,70 @@ class Leadership(Protocol):
         ...
 
 
+class ProjectionStatus(msgspec.Struct, frozen=True):
+    """Status of the projection: how far the tables are, and what is wrong with them."""
+
+    projected: Seq = Seq(0)
+    """The newest record that all tables have."""
+    quarantined: int = 0
+    """How many jobs are set aside because their writes cannot be projected."""
+    trouble: str = ""
+    """The reason why it cannot go on; empty: it can."""
+
+
 class JournalStore(Leadership, Inbox, Protocol):
     """Journal of the cell, as the engine uses it."""
 
     @property
-    def projected(self) -> Seq:
-        """The newest record that is in the tables."""
-        ...
-
-    def deciding(self) -> None:
-        """Says that a turn begins: what this store does beside the loop gives way to it."""
+    def projection(self) -> ProjectionStatus:
+        """Status of the projection, as far as this server knows."""
         ...
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        """Projects what is left to project, then reads all that is live.
+        """Reads all that is live: what is in the tables, and in memory what the newer records
+        change. Never waits for the projection.
 
         Of what is spilled, the first `kept` jobs of each spill queue.
         """
         ...
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
-        """Returns the next jobs of each spill queue, in order of arrival, as of record `seen` or
-        a later one."""
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
+        """Returns the next jobs of each spill queue, in order of arrival, as the tables have
+        them."""
         ...
 
     async def append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
-    ) -> None:
-        """Appends a record; durable when it returns. Raises FencedError, UnknownFateError or
-        StoreFullError.
+    ) -> Head:
+        """Appends a record after `after`; durable when it returns the new head. Raises FencedError,
+        DivergedError, UnknownFateError or StoreFullError.
 
         `consumed` are inbox entries that these writes accept: they are removed with it.
         """
         ...
 
-    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """Returns the next at most `limit` records after `seq`, for a follower's memory."""
+    async def records_after(self, after: Head, limit: int) -> list[JournalRecord]:
+        """Returns the next at most `limit` records, for a follower's memory.
+
+        Raises DivergedError if the journal does not have `after` any more.
+        """
+        ...
+
+    async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
+        """Returns the hashes at those of these positions that the journal still has."""
+        ...
+
+    async def note_loss(self, loss: Loss) -> None:
+        """Records that a failover lost records; from then on no fence repeats a lost one."""
+        ...
+
+    async def losses(self) -> Losses:
+        """Returns all recorded losses."""
         ...
 
     async def close(self) -> None:

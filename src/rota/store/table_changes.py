@@ -8,7 +8,7 @@ The stores bring the rows that were there before, and write the changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -18,6 +18,7 @@ from rota.core.model import (
     ExecutionId,
     Instant,
     JobId,
+    JobRecord,
     JobState,
     KeyRecord,
     Life,
@@ -44,7 +45,6 @@ from rota.core.outcome import (
     PutCalendar,
     PutEvent,
     PutExecution,
-    PutGroup,
     PutJob,
     PutKey,
     PutOccurrence,
@@ -120,9 +120,6 @@ AnyScheduleWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
-_OF_JOBS = frozenset((PutJob, PutGroup, MoveJob, DropJob))
-"""Types are compared, without their bases: that is quickest, and this runs for every write."""
-
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
 
@@ -170,11 +167,10 @@ class TableChanges(msgspec.Struct):
         return (item for item in self.lives.items() if item[0] not in self.specs)
 
 
-def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
-    """Returns the jobs whose standings `project` needs."""
-    of_jobs: frozenset[type] = _OF_JOBS
-    touched: list[Any] = [write for writes in records for write in writes if type(write) in of_jobs]
-    return list(dict.fromkeys([write.id for write in touched]))
+def standing_of(job: JobRecord) -> JobStanding:
+    """Returns the standing of a stored job."""
+    life = job.life
+    return JobStanding(life.state, life.lives, job.spec.terms.queue, spill_queue_of(life))
 
 
 def spill_queue_of(life: Life | JobStanding) -> int:
@@ -184,13 +180,13 @@ def spill_queue_of(life: Life | JobStanding) -> int:
 
 def project(records: Iterable[Sequence[AnyWrite]], standings: JobStandings) -> TableChanges:
     """Returns what the records come to, given the standings of the jobs they touch."""
-    window = Projection(dict(standings))
+    window = _Window(dict(standings))
     window.take_all(records)
     return window.changes
 
 
-class Projection:
-    """Projection of a window of the journal, in memory.
+class _Window:
+    """Window of the journal whose writes are applied in memory.
 
     It allocates nothing that the outcome does not need: this runs for every write.
     """
@@ -203,7 +199,7 @@ class Projection:
         """Filled when the first job is dropped: mostly there is none."""
 
     def take_all(self, records: Iterable[Sequence[AnyWrite]]) -> None:
-        """Adds the next records of the window; the standings of their jobs must be known."""
+        """Takes the records; the standings of their jobs must be known."""
         move, put_execution, put, take = self._move, self._put_execution, self._put, self._take
         for writes in records:
             for write in writes:
@@ -293,7 +289,7 @@ class Projection:
         if before is None:
             changes.submitted += 1
         if life.state in JOB_FINAL:
-            self._end(job_id, before, life, spec.terms.queue)
+            self._end(before, life, spec.terms.queue)
         if life.line or (before is not None and before.line):
             self._count_spill_move(before, life)
         changes.specs[job_id] = spec
@@ -317,7 +313,7 @@ class Projection:
         if life.state in JOB_FINAL:
             spec = changes.specs.get(job_id)
             queue = self.standings[job_id].queue if spec is None else spec.terms.queue
-            self._end(job_id, before, life, queue)
+            self._end(before, life, queue)
         if before.line and (line := spill_queue_of(before)):
             self._count_spilled(line, -1)
         changes.lives[job_id] = life
@@ -344,16 +340,11 @@ class Projection:
                 self._executions_of.setdefault(execution.job_id, []).append(execution.id)
         return self._executions_of
 
-    def _end(
-        self, job_id: JobId, before: JobStanding | Life | None, life: Life, queue: str
-    ) -> bool:
-        """Counts an end once a life, even if the job is written again; returns whether it
-        counted."""
+    def _end(self, before: JobStanding | Life | None, life: Life, queue: str) -> None:
+        """Counts an end once a life, even if the job is written again."""
         if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
             ended = (queue, life.state)
             self.changes.finished[ended] = self.changes.finished.get(ended, 0) + 1
-            return True
-        return False
 
     def _count_spill_move(self, before: JobStanding | Life | None, life: Life | None) -> None:
         """Counts a job that leaves a spill queue, or enters one, or both."""

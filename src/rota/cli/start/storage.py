@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from rota.engine.leadership import CellMember
 from rota.store.files.artifacts import Outputs
 from rota.store.files.blobs import SCHEMES, Blobs, FallbackBlobs, FolderBlobs, open_cloud
 from rota.store.files.uploads import Spool
+from rota.store.limits import STORE_LIMITS
 from rota.store.object_index import ObjectIndex
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
@@ -37,8 +39,8 @@ async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | Postgr
         return await open_postgres(
             options.store,
             log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX,
-            leader_deadline_s=options.leader_ttl_ms / 2000,
             migrate=options.migrate,
+            limits=replace(STORE_LIMITS, leader_deadline_s=options.leader_ttl_ms / 2000),
         )
     return open_sqlite(options.data, log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX)
 

@@ -49,7 +49,7 @@ def start_member(t: SchedulerState, job: JobEntry, now: Instant) -> JobEntry:
     life = Life(
         JobState.QUEUED,
         reason="ready",
-        fence=(job.life.lives - 1) * FENCES_PER_LIFE,
+        fence=t.fence_floor + (job.life.lives - 1) * FENCES_PER_LIFE,
         lives=1 if is_new else job.life.lives,
         ready_at=job.life.ready_at,
     )

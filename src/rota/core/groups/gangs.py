@@ -94,7 +94,7 @@ def _new_member(t: SchedulerState, job: JobEntry, template: Spec, index: int) ->
         JobState.QUEUED,
         reason="ready",
         attempt=life.attempt - 1,
-        fence=life.fence - 1,
+        fence=t.fence_floor + life.fence - 1,
         lives=life.fence,
         ready_at=life.ready_at,
     )

@@ -43,7 +43,8 @@ def start_alone(
     handle, poll = terms_entry.handle, worker.poll
     assert before.state is _QUEUED
     assert poll is not None
-    job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
+    job_id, ready_at = job.id, before.ready_at
+    fence = max(before.fence, t.fence_floor) + 1
     new_id, worker_id = execution_id(job_id, fence, now), worker.worker.id
     attempt, memory = before.attempt + 1, resources.memory
     execution = Execution(new_id, job_id, worker_id, attempt, fence, _CLAIMED, now, memory=memory)

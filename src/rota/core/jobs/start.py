@@ -56,7 +56,7 @@ def claim(
     if job.spec.group is not None and isinstance(job.spec.group, Array):
         job = start_member(t, job, now)
     life, terms = job.life, job.spec.terms
-    execution = new_execution(job, worker.worker.id, now, behind)
+    execution = new_execution(t, job, worker.worker.id, now, behind)
     if behind is not None:
         worker.prefetched[behind] = (execution.id, terms.needs.resources)
     entry = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
@@ -78,9 +78,13 @@ def claim(
 
 
 def new_execution(
-    job: JobEntry, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
+    t: SchedulerState,
+    job: JobEntry,
+    worker_id: WorkerId,
+    now: Instant,
+    behind: ExecutionId | None = None,
 ) -> Execution:
-    life, fence = job.life, job.life.fence + 1
+    life, fence = job.life, max(job.life.fence, t.fence_floor) + 1
     return Execution(
         execution_id(job.id, fence, now),
         job.id,

@@ -100,7 +100,7 @@ def start_together(
     lease = lease_until(t, now)
     started = [
         ExecutionEntry(
-            new_execution(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
+            new_execution(t, job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
         )
         for job in jobs
     ]

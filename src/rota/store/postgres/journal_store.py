@@ -9,28 +9,35 @@ from typing import NamedTuple
 import asyncpg
 
 from rota.core.limits import FIFO_GROUP_KEPT
-from rota.core.model import Instant, JobId, JobRecord
+from rota.core.model import Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.journal import decode_record, encode_record
-from rota.store.limits import INBOX_PUT_TRIES
+from rota.store.journal import encode_record, follow_chain, next_head
+from rota.store.limits import INBOX_PUT_TRIES, PROJECTION_DEADLINE_S
 from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
 from rota.store.postgres.durability import DURABILITY, judged, read_durability
 from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
-from rota.store.postgres.load import read_spill_queues
-from rota.store.postgres.projector import Projector
+from rota.store.postgres.load import load_snapshot, read_spill_queues
 from rota.store.projection.bulk_decode import BulkDecoder
+from rota.store.projection.client import Projection
 from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    DivergedError,
     Durability,
     Epoch,
     FencedError,
+    Head,
     InboxEntry,
     InboxKind,
     JournalRecord,
     LeaderRow,
+    Loss,
+    Losses,
+    ProjectionStatus,
     Seq,
     Snapshot,
+    SpilledJobs,
     StoreError,
 )
 
@@ -102,28 +109,43 @@ async def _put(
 
 
 _APPEND = """
-INSERT INTO rota.journal (seq, epoch, at, body)
-SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea FROM rota.leader
-WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1))
+INSERT INTO rota.journal (seq, epoch, at, body, hash)
+SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea, $5::bytea FROM rota.leader
+WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1 AND hash = $6))
 RETURNING seq
 """
 """The epoch is read without a lock: a server that claims meanwhile finds this position taken when
-it appends, and reads on."""
+it appends, and reads on. The record before must be the one that this server knows."""
 _APPEND_AND_CONSUME = f"""
 WITH taken AS ({_APPEND}), gone AS (
-    DELETE FROM rota.inbox WHERE id = ANY ($5::bigint[]) AND EXISTS (SELECT FROM taken)
+    DELETE FROM rota.inbox WHERE id = ANY ($7::bigint[]) AND EXISTS (SELECT FROM taken)
 )
 SELECT seq FROM taken
 """
 """Only if there is something to consume: a look into the inbox costs time."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
-UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
+UPDATE rota.leader SET epoch = greatest(epoch, $6)
+    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END, nonce = nonce + 1, holder = $1, address = $2
 WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
 """
-"""A program must not lead if the schema was migrated beyond it, while it was frozen for example."""
+"""A program must not lead if the schema was migrated beyond it, while it was frozen for example.
+After a failover of the database the newest epochs may be lost, and must not be given again."""
+_NOTE_TIMELINE = """
+UPDATE rota.meta SET failovers = failovers + (timeline <> 0)::int, timeline = $1
+WHERE timeline <> $1
+"""
+_NOTE_LOSS = """
+INSERT INTO rota.losses AS l (timeline, after, at, records) VALUES ($1, $2, $3, $4)
+ON CONFLICT (timeline, after) DO UPDATE SET records = greatest(l.records, excluded.records)
+"""
+"""Several servers may notice the same loss."""
+_LOSSES = """
+SELECT m.failovers, l.at, l.records, l.after FROM rota.meta m LEFT JOIN rota.losses l ON true
+ORDER BY l.at
+"""
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Overrides the database's default: `on` waits for the disk, and for that of a named standby."""
@@ -137,31 +159,35 @@ class PostgresJournalStore(PostgresInbox):
     def __init__(
         self,
         address: Address,
-        projector: Projector,
+        projection: Projection,
         readers: ReaderPool,
-        leader_deadline_s: float,
     ) -> None:
         self._address, limits = address, address.limits
         self._schema = known_migrations("postgres")[-1].number
-        self._projector = projector
+        self._projection = projection
         self._appends = DedicatedConnection(address, "append", limits.append_deadline_s, _DURABLY)
         # Not of the readers' pool: many readers must not keep a server from following.
         self._follows = DedicatedConnection(address, "follow", limits.follow_deadline_s, _READ_ONLY)
         self.glance = Glance(look_line(address))
         # A server that puts entries into the inbox does not append: that connection is free.
         super().__init__(InboxConnections(self._appends, self._follows, self.glance), readers)
-        self._leader = DedicatedConnection(address, "leader", leader_deadline_s, _DURABLY)
+        self._leader = DedicatedConnection(address, "leader", limits.leader_deadline_s, _DURABLY)
+        self._loads = DedicatedConnection(
+            address,
+            "load",
+            PROJECTION_DEADLINE_S,
+            _READ_ONLY,
+            statement_s=limits.projection_statement_s,
+        )
         self._leader_lock = LeaderLock(self._leader)
         self._bulk = BulkDecoder()
+        self._newest_epoch = 0
+        """The newest that this server has seen: a failover may have lost it, and it must not be
+        given again."""
 
     @property
-    def projected(self) -> Seq:
-        """The newest record that is in the tables, as far as this server knows."""
-        return self._projector.watermark.projected
-
-    def deciding(self) -> None:
-        """Makes the projection give way until the append and then its outcome are sent."""
-        self._projector.precedence.claim()
+    def projection(self) -> ProjectionStatus:
+        return self._projection.status
 
     async def durability(self) -> Durability:
         if self._appends.was_used_within(self._address.limits.append_idle_s):
@@ -179,18 +205,32 @@ class PostgresJournalStore(PostgresInbox):
 
     async def observe(self) -> LeaderRow | None:
         found = await self._leader.read(lambda c: c.fetchrow(self._leader_lock.query))
-        return LeaderRow(*found) if found and found["epoch"] else None
+        if not found or not found["epoch"]:
+            return None
+        self._newest_epoch = max(self._newest_epoch, found["epoch"])
+        return LeaderRow(*found)
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         was = (seen.epoch, seen.nonce) if seen else (None, None)
         known = self._schema
-        epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
+        newest = self._newest_epoch
+
+        async def work(connection: Connection) -> int | None:
+            timeline = self._address.identity.timeline
+            claimed: int | None = await connection.fetchval(
+                _CLAIM, holder, address, *was, known, newest, timeline
+            )
+            if claimed is not None:
+                await connection.execute(_NOTE_TIMELINE, timeline)
+            return claimed
+
+        epoch = await self._leader.write(work)
         if epoch is None:
             shut_out = await self._leader.read(lambda c: c.fetchval(_SHUT_OUT, known))
             if shut_out is not None:
                 raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
-        self._projector.leads = True
+        self._projection.lead(leads=True)
         await self._leader_lock.hold(Epoch(epoch))
         return Epoch(epoch)
 
@@ -202,7 +242,7 @@ class PostgresJournalStore(PostgresInbox):
                 epoch,
             )
         )
-        self._projector.leads = bool(renewed)
+        self._projection.lead(leads=bool(renewed))
         if renewed:
             await self._leader_lock.hold(epoch)
         else:
@@ -218,46 +258,37 @@ class PostgresJournalStore(PostgresInbox):
                 epoch,
             )
         )
-        self._projector.leads = False
+        self._projection.lead(leads=False)
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        return await self._projector.load(kept)
+        return await self._loads.read(lambda c: load_snapshot(c, kept))
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
-        await self._projector.reached(seen)
-        known = self._projector.known.shelf
-        reading, rows_per_fetch = known.begin(), self._address.limits.spilled_rows_per_fetch
-        try:
-            found = await self._readers.run(
-                lambda c: read_spill_queues(c, wanted, self._bulk, rows_per_fetch)
-            )
-        except BaseException:
-            known.give_up(reading)
-            raise
-        known.end(reading, found.stamp, found.rows)
-        return found.jobs
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
+        rows_per_fetch = self._address.limits.spilled_rows_per_fetch
+        return await self._readers.run(
+            lambda c: read_spill_queues(c, wanted, self._bulk, rows_per_fetch)
+        )
 
     async def append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
-    ) -> None:
-        await self._projector.wait_for_capacity()
-        row = (seq, epoch, at, encode_record(writes))
+    ) -> Head:
+        body = encode_record(writes)
+        head = next_head(after, epoch, at, body)
+        row = (head.seq, epoch, at, body, head.hash, after.hash)
         # The loop that appends is never cancelled in the middle of a turn.
         await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
-        self._projector.precedence.claim()
-        self._projector.note_appended(JournalRecord(seq, epoch, at, writes))
+        self._projection.note_appended(head.seq, len(writes))
+        return head
 
     async def _append(
         self,
         connection: Connection,
-        row: tuple[Seq, Epoch, Instant, bytes],
+        row: tuple[Seq, Epoch, Instant, bytes, bytes, bytes],
         consumed: Sequence[int],
     ) -> None:
         seq, epoch = row[0], row[1]
@@ -267,31 +298,50 @@ class PostgresJournalStore(PostgresInbox):
             else:
                 taken = await connection.fetchval(_APPEND, *row)
         except asyncpg.UniqueViolationError:
-            self._projector.leads = False
+            self._projection.lead(leads=False)
             raise FencedError(f"place {seq} in the journal is taken") from None
         if taken is None:
             why = await connection.fetchrow(_WHY_NOT)
             if why is not None and why[0] == epoch:
-                raise StoreError(
-                    f"the journal ends at {why[1] or 0}: a record at {seq} would leave a gap"
+                raise DivergedError(
+                    f"the journal ends at {why[1] or 0} or has another record {seq - 1} than this"
+                    f" server knows: a record at {seq} would leave a gap"
                 )
-            self._projector.leads = False
+            self._projection.lead(leads=False)
             raise FencedError(f"epoch {epoch} is over: another server leads")
 
-    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+    async def records_after(self, after: Head, limit: int) -> list[JournalRecord]:
         found = await self._follows.read(
             lambda c: c.fetch(
-                "SELECT seq, epoch, at, body FROM rota.journal"
-                " WHERE seq > $1 ORDER BY seq LIMIT $2",
-                seq,
-                limit,
+                "SELECT seq, epoch, at, hash, body FROM rota.journal"
+                " WHERE seq >= $1 ORDER BY seq LIMIT $2",
+                after.seq,
+                limit + 1,
             )
         )
-        return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
+        return follow_chain(after, [tuple(row) for row in found], limit)
+
+    async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
+        found = await self._follows.read(
+            lambda c: c.fetch("SELECT seq, hash FROM rota.journal WHERE seq = ANY ($1)", seqs)
+        )
+        return {Seq(row[0]): row[1] for row in found}
+
+    async def note_loss(self, loss: Loss) -> None:
+        timeline = self._address.identity.timeline
+        await self._leader.write(
+            lambda c: c.execute(_NOTE_LOSS, timeline, loss.after, loss.at, loss.records)
+        )
+
+    async def losses(self) -> Losses:
+        found = await self._follows.read(lambda c: c.fetch(_LOSSES))
+        each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
+        return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
 
     async def close(self) -> None:
         self._leader_lock.drop()
         await self.glance.close()
         await self._follows.close()
         await self._appends.close()
+        await self._loads.close()
         await self._leader.close()

@@ -1,29 +1,43 @@
-"""Loads all that is live, and spilled jobs, from PostgreSQL; a takeover waits for it."""
+"""Loads all that is live, and spilled jobs, from PostgreSQL; a takeover waits for it.
+
+A load reads the tables as they are and replays in memory what the journal has beyond them, all in
+one snapshot of the database.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Sequence
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from rota.core.model import JobRecord
-from rota.core.outcome import Refill
+from rota.core.model import JobId, JobRecord
+from rota.core.outcome import AnyWrite, Refill
 from rota.store import rows
 from rota.store.documents import read_settings
-from rota.store.limits import LOAD_ROWS_PER_FETCH
+from rota.store.journal import ChainReader
+from rota.store.limits import LOAD_RECORDS_PER_FETCH, LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
+from rota.store.postgres.projection import SHARDS
 from rota.store.postgres.schedules_and_events import read_buffered_events, read_triggers
-from rota.store.postgres.window import stamp_of
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
-from rota.store.projection.known_shelf import ShelfRow
-from rota.store.protocol import Seq, Snapshot, Totals
-from rota.store.table_changes import JobStanding
+from rota.store.projection.live_state import LiveState
+from rota.store.projection.quarantine import decode_write
+from rota.store.projection.shards import jobs_looked_up, writes_due
+from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    Head,
+    JournalRecord,
+    Seq,
+    Snapshot,
+    SpilledJobs,
+    Totals,
+)
 
 _by_arrival = attrgetter("spec.arrival_number")
+_by_seq = attrgetter("seq")
 _by_number = itemgetter(3)
 BATCH_MIN = 8
 """Jobs per batch, on average, from which it pays to have the database group them."""
@@ -59,39 +73,35 @@ ORDER BY v.number, j.ordinal
 """
 
 
-class SpilledJobs(msgspec.Struct):
-    """Jobs of some spill queues, read in one snapshot of the database."""
-
-    jobs: list[tuple[JobRecord, ...]]
-    """The next ones of each spill queue that was asked for."""
-    stamp: str
-    """The stamp of the last projection in that snapshot."""
-    rows: list[ShelfRow]
-    """The same jobs, for the next projection."""
-
-
 async def read_spill_queues(
     connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder, rows_per_fetch: int
 ) -> SpilledJobs:
-    """Returns the next jobs of each spill queue."""
+    """Reads the next jobs of spill queues, in one snapshot of the database."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        stamp = await stamp_of(connection)
+        positions = [head.seq for head in (await read_positions(connection)).values()]
         if len(wanted) == 1:
-            jobs, found = await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)
-            return SpilledJobs([tuple(jobs)], stamp, found)
-        stored = await _fetch_spill_queues(connection, wanted)
-    spilled = _jobs_of_each(stored, wanted, bulk)
-    return SpilledJobs(spilled, stamp, list(_rows_of(chain.from_iterable(spilled), stored)))
+            jobs = [tuple(await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch))]
+        else:
+            found = await _fetch_spill_queues(connection, wanted)
+            jobs = _jobs_of_each(found, wanted, bulk)
+    return SpilledJobs(jobs, positions)
+
+
+async def read_positions(connection: Connection) -> dict[int, Head]:
+    """Returns how far each shard of the projection is."""
+    found = await connection.fetch(
+        "SELECT shard, folded_seq, folded_hash FROM rota.projection_shards ORDER BY shard"
+    )
+    return {row[0]: Head(Seq(row[1]), row[2]) for row in found}
 
 
 async def read_spill_queue(
     connection: Connection, wanted: Refill, bulk: BulkDecoder, rows_per_fetch: int
-) -> tuple[list[JobRecord], list[ShelfRow]]:
+) -> list[JobRecord]:
     """Reads one spill queue in parts that fit into the processor's caches while they are
     decoded."""
     await connection.execute(_AS_INDEXED)
     jobs: list[JobRecord] = []
-    rows_: list[ShelfRow] = []
     after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
         size = min(left, rows_per_fetch)
@@ -100,27 +110,23 @@ async def read_spill_queue(
             found = await _read_batches(connection, position, bulk)
             came_in_batches = found is not None
         if found is None:
-            stored = await connection.fetch(_SPILL_QUEUE, *position)
-            stretch = list(bulk.jobs(stored))
-            found = stretch, list(_rows_of(stretch, stored))
-        jobs += found[0]
-        rows_ += found[1]
+            found = list(bulk.jobs(await connection.fetch(_SPILL_QUEUE, *position)))
+        jobs += found
         left -= size
-        if len(found[0]) < size:
+        if len(found) < size:
             break
         after = jobs[-1].spec.arrival_number
-    return jobs, rows_
+    return jobs
 
 
 async def _read_batches(
     connection: Connection, position: tuple[int, int, int], bulk: BulkDecoder
-) -> tuple[list[JobRecord], list[ShelfRow]] | None:
+) -> list[JobRecord] | None:
     """Reads a part whose jobs came in batches, as those before did; None: they did not."""
     assert bulk.number_position is not None
     start, width = bulk.number_position
     found = await connection.fetch(_BATCHES, *position, start, width)
     jobs: list[JobRecord] = []
-    rows_: list[ShelfRow] = []
     for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_number):
         encoded = EncodedSpec(len(head) + width + len(tail), head, width, tail)
         batch = bulk.batch(EncodedBatch(life, encoded, ids.split(","), orders)) if fits else None
@@ -133,26 +139,9 @@ async def _read_batches(
             bulk.number_position = None
             return None
         jobs += batch
-        standing = _standing_of(batch[0])
-        rows_ += [ShelfRow(job.id, job.spec, encoded, standing) for job in batch]
     if len(found) > len(jobs) // BATCH_MIN:
         bulk.number_position = None
-    return jobs, rows_
-
-
-def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
-    """Yields the rows from which these jobs were decoded."""
-    life, queue, standing = None, "", None
-    for job, row in zip(jobs, found, strict=True):
-        if standing is None or job.life is not life or job.spec.terms.queue != queue:
-            life, queue = job.life, job.spec.terms.queue
-            standing = _standing_of(job)
-        yield ShelfRow(job.id, job.spec, EncodedSpec(len(row[2]), row[2]), standing)
-
-
-def _standing_of(job: JobRecord) -> JobStanding:
-    life = job.life
-    return JobStanding(life.state, life.lives, job.spec.terms.queue, life.line)
+    return jobs
 
 
 def _by_first_number(batch: Any) -> int:
@@ -177,42 +166,116 @@ def _jobs_of_each(
     return spilled
 
 
-async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
-    """Loads all that is live as of the watermark, with the first `kept` jobs of each spill queue.
-
-    None: another server has projected since the stamp was read. It may have written ahead of the
-    watermark, and reading on from there would count twice.
-    """
+async def load_snapshot(connection: Connection, kept: int) -> Snapshot:
+    """Returns all that is live at the journal's end, with the first `kept` jobs of each spill
+    queue."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        if await stamp_of(connection) != stamp:
-            return None
-        meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
-        assert meta is not None
-        jobs = await _live_jobs(connection)
-        found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
-        spill_counts = [(row[0], row[1]) for row in found]
-        wanted = [Refill(spill_queue, -1, kept, 0) for spill_queue, _ in spill_counts]
-        stored = await _fetch_spill_queues(connection, wanted)
-        jobs += chain.from_iterable(_jobs_of_each(stored, wanted, BulkDecoder()))
-        # Nearly in order already: Python's sort makes use of that.
-        jobs.sort(key=_by_arrival)
-        executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
-        workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
-        queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
-        settings = await connection.fetch("SELECT kind, body FROM rota.settings")
-        totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
-        plain = Snapshot(
-            seq=Seq(meta[0]),
-            jobs=jobs,
-            executions=[rows.execution(tuple(row)) for row in executions],
-            workers=[rows.worker(tuple(row)) for row in workers],
-            queues=[rows.queue(tuple(row)) for row in queues],
-            settings=read_settings((row[0], row[1]) for row in settings),
-            next_arrival_number=meta[1],
-            totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
-            spill_counts=spill_counts,
+        positions = await read_positions(connection)
+        lowest = min(positions.values(), key=_by_seq)
+        state = LiveState(await _read_tables(connection, lowest))
+        tail = await read_journal(connection, lowest)
+        due = await _read_quarantined(connection)
+        due += writes_due(tail, {shard: head.seq for shard, head in positions.items()}, SHARDS)
+        stored = await _read_rows(connection, state.lacks(jobs_looked_up(due)))
+        state.replay(due, stored, tail[-1].head if tail else lowest)
+        return state.snapshot(await _first_spilled(connection, state, kept), tail)
+
+
+async def read_journal(connection: Connection, after: Head) -> list[JournalRecord]:
+    """Returns all records after `after`, verified as a chain."""
+    chain_reader = ChainReader(after)
+    records: list[JournalRecord] = []
+    while True:
+        found = await connection.fetch(
+            "SELECT seq, epoch, at, hash, body FROM rota.journal WHERE seq > $1"
+            " ORDER BY seq LIMIT $2",
+            chain_reader.head.seq,
+            LOAD_RECORDS_PER_FETCH,
         )
-        return await _with_schedules(connection, plain)
+        records += [chain_reader.read(*row) for row in found]
+        if len(found) < LOAD_RECORDS_PER_FETCH:
+            return records
+
+
+async def _read_quarantined(connection: Connection) -> list[Sequence[AnyWrite]]:
+    """Returns all writes that were set aside: they are in no other table."""
+    found = await connection.fetch(
+        "SELECT body FROM rota.quarantined_writes ORDER BY seq, index, job_id"
+    )
+    return [[decode_write(row[0]) for row in found]]
+
+
+async def _read_rows(connection: Connection, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    """Returns those of these jobs that are spilled or have ended."""
+    bulk, jobs = BulkDecoder(), list[JobRecord]()
+    for table in ("jobs_shelved", "jobs_done") if job_ids else ():
+        # Ids mostly rise: new ones are not looked up.
+        newest = await connection.fetchval(f"SELECT max(id) FROM rota.{table}")
+        wanted = [] if newest is None else [one for one in job_ids if one <= newest]
+        if wanted:
+            found = await connection.fetch(
+                f"SELECT id, life, spec FROM rota.{table} WHERE id = ANY ($1)", wanted
+            )
+            jobs += bulk.jobs(found)
+    return jobs
+
+
+async def _first_spilled(connection: Connection, state: LiveState, kept: int) -> list[JobRecord]:
+    """Returns the first `kept` jobs of each spill queue at the journal's end.
+
+    The tables may still have jobs that newer records moved, and lack jobs that they spilled.
+    """
+    first: dict[int, list[JobRecord]] = {line: [] for line, n in state.spill_counts.items() if n}
+    after = dict.fromkeys(first, -1)
+    open_queues = list(first)
+    while open_queues:
+        wanted = [Refill(line, after[line], kept, 0) for line in open_queues]
+        found = await _fetch_spill_queues(connection, wanted)
+        each = _jobs_of_each(found, wanted, BulkDecoder())
+        for line, jobs in zip(tuple(open_queues), each, strict=True):
+            first[line] += [job for job in jobs if job.id not in state.touched]
+            if len(jobs) < kept or len(first[line]) >= kept:
+                open_queues.remove(line)
+            else:
+                after[line] = jobs[-1].spec.arrival_number
+    for job in state.spilled():
+        first[job.life.line].append(job)
+    return [job for jobs in first.values() for job in sorted(jobs, key=_by_arrival)[:kept]]
+
+
+async def _read_tables(connection: Connection, lowest: Head) -> Snapshot:
+    """Returns what is live by the tables, without spilled jobs; inside the caller's transaction."""
+    sums = await connection.fetchrow(
+        "SELECT max(order_next), sum(submitted)::int8 FROM rota.projection_shards"
+    )
+    assert sums is not None
+    jobs = await _live_jobs(connection)
+    spilled = await connection.fetch(
+        "SELECT line, sum(count)::int8 FROM rota.lines GROUP BY line ORDER BY line"
+    )
+    executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
+    workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
+    queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
+    settings = await connection.fetch("SELECT kind, body FROM rota.settings")
+    totals = await connection.fetch(
+        "SELECT queue, state, sum(count)::int8 FROM rota.totals GROUP BY queue, state"
+    )
+    losses = await connection.fetchval(
+        "SELECT failovers + (SELECT count(*) FROM rota.losses) FROM rota.meta"
+    )
+    plain = Snapshot(
+        head=lowest,
+        jobs=jobs,
+        executions=[rows.execution(tuple(row)) for row in executions],
+        workers=[rows.worker(tuple(row)) for row in workers],
+        queues=[rows.queue(tuple(row)) for row in queues],
+        settings=read_settings((row[0], row[1]) for row in settings),
+        next_arrival_number=sums[0],
+        totals=Totals(sums[1], tuple((row[0], row[1], row[2]) for row in totals)),
+        spill_counts=[(row[0], row[1]) for row in spilled],
+        fence_floor=losses * FENCES_PER_LOSS,
+    )
+    return await _with_schedules(connection, plain)
 
 
 async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:

@@ -40,7 +40,12 @@ Make: TypeAlias = Callable[[Connection], Awaitable[None]]
 DAY_MS = 24 * 3600 * 1000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _LOCK_PATIENCE = "SET LOCAL lock_timeout = '300ms'"
-_TAKE_TURN = "SELECT folded_seq FROM rota.meta FOR UPDATE"
+_TAKE_TURN = """
+SELECT min(folded_seq) FROM (
+    SELECT folded_seq FROM rota.projection_shards ORDER BY shard FOR UPDATE
+) s
+"""
+"""Locks all shards of the projection; returns how far the slowest is."""
 
 
 class Daily(msgspec.Struct, frozen=True):

@@ -1,4 +1,9 @@
-"""Projects a window of the journal into PostgreSQL's tables, in few wide statements."""
+"""Projects a window of the journal into PostgreSQL's tables, in few wide statements.
+
+A transaction projects some shards up to one record: it locks their rows, looks up what is stored of
+the jobs, and writes what the window came to together with the new positions. Shards that another
+process is projecting are left alone; so two never write the same rows.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-import msgspec
+import asyncpg
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
+from rota.core.outcome import AnyWrite
 from rota.store import rows
 from rota.store.documents import setting_rows
-from rota.store.limits import FOLD_SLICE_ROWS
 from rota.store.postgres.connect import Connection
+from rota.store.postgres.plan_cache import BY_KEY, PLANNED, PlanCache
 from rota.store.postgres.schedules_and_events import write_events, write_schedules
-from rota.store.postgres.window import Window
-from rota.store.projection.known import Stored
-from rota.store.projection.precedence import GiveWay, in_slices
-from rota.store.projection.tail import Tail
-from rota.store.protocol import Seq
+from rota.store.projection.quarantine import Quarantine, QuarantinedWrite, set_aside
+from rota.store.projection.shards import Window, jobs_looked_up
+from rota.store.protocol import Head, Seq
 from rota.store.rows import Row
-from rota.store.table_changes import TableChanges, jobs_touched, spill_queue_of
+from rota.store.table_changes import JobStanding, TableChanges, project, spill_queue_of
 
-_Job: TypeAlias = tuple[JobId, Spec, Life, bytes | None]
-"""A job to be written, and its spec as it is stored, if it is."""
+SHARDS = 4
+"""Fixed in the schema: a cell's servers must agree."""
+
+_Job: TypeAlias = tuple[JobId, Spec, Life]
 _JOB_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "queue": "text", "tenant": "text",
                 "name": "text", "priority": "int8", "created_at": "int8", "life": "bytea",
                 "spec": "bytea", "finished_at": "int8"}  # fmt: skip
@@ -33,7 +39,7 @@ _SPILLED_COLUMNS = {
     "line": "int8",
     "ordinal": "int8",
 }
-_LINE_COLUMNS = {"line": "int8", "count": "int8"}
+_LINE_COLUMNS = {"shard": "int2", "line": "int8", "count": "int8"}
 _MOVE_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "finished_at": "int8",
                  "life": "bytea"}  # fmt: skip
 _EXECUTION_COLUMNS = {"id": "text", "job_id": "text", "worker_id": "text", "state": "text",
@@ -42,7 +48,9 @@ _LABEL_COLUMNS = {"key": "text", "value": "text", "job_id": "text"}
 _EDGE_COLUMNS = {"parent": "text", "child": "text", "condition": "text"}
 _KEY_COLUMNS = {"key": "text", "fingerprint": "text", "receipt": "bytea", "at": "int8"}
 _SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
-_TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
+_TOTAL_COLUMNS = {"shard": "int2", "queue": "text", "state": "text", "count": "int8"}
+_POSITION_COLUMNS = {"shard": "int2", "folded_seq": "int8", "folded_hash": "bytea"}
+_QUARANTINED_COLUMNS = {"job_id": "text", "seq": "int8", "index": "int8", "body": "bytea"}
 
 _IDS = "unnest($1::text[]) AS v (id)"
 """With a join each id is looked up in its own day's partition; with an array in all partitions."""
@@ -63,63 +71,83 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 """
 
 
-class ProjectionOptions(msgspec.Struct, frozen=True):
-    """Options of a projection: whether COPY works, and how it gives way to the loop."""
-
-    copies: bool
-    give_way: GiveWay
-
-
-class WindowResult(msgspec.Struct, frozen=True):
-    """Result of a projection: what is in the tables once its transaction is committed."""
-
-    changes: TableChanges
-    whole: bool
-    """Whether all of the tail was written; else only jobs that have ended, and `folded_seq`
-    stayed."""
-    leaves_behind: bool
-    """Whether deleted jobs left logs and files."""
+_LOCK_SHARDS = """
+SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
+ORDER BY shard FOR UPDATE NOWAIT
+"""
+_LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
+_NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
 
 class WindowProjection:
-    """Projection of one window into the tail and the tables, inside the caller's transaction."""
+    """Projection of one window into the tables, inside the caller's transaction."""
 
     def __init__(
-        self, connection: Connection, window: Window, tail: Tail, options: ProjectionOptions
+        self, connection: Connection, window: Window, quarantine: Quarantine, *, copies: bool
     ) -> None:
         self._connection = connection
         self._window = window
-        self._tail = tail
-        self._copies = options.copies
-        self._give_way = options.give_way
+        self._quarantine = quarantine
+        self._copies = copies
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Tables to look jobs up in: mostly no job is spilled, and that table is left out."""
+        self._stored: dict[JobId, str] = {}
+        """The table of each job that was looked up and found."""
+        self._standings: dict[JobId, JobStanding] = {}
 
-    async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> WindowResult:
-        """Writes all of the tail, or what can leave it.
+    async def run(self, plans: PlanCache) -> bool | None:
+        """Writes the window; returns whether deleted jobs left logs and files.
 
-        `newest` is the greatest id of each table before that.
+        None: another process projects these shards, or has projected them.
         """
-        self._newest = newest
-        spilled_table = ("jobs_shelved",) if await self._has_spilled() else ()
-        # If jobs are spilled, most of those that are not known are.
+        window = self._window
+        if not await self._lock():
+            return None
+        await self.begin(plans)
+        due = window.due()
+        await self._write_aside(set_aside(window.records, due, self._quarantine))
+        leaves_behind = await self.project(due)
+        await self._pass()
+        return leaves_behind
+
+    async def _lock(self) -> bool:
+        """Locks the shards; False: another process has them, or has moved them."""
+        window = self._window
+        try:
+            found = await self._connection.fetch(_LOCK_SHARDS, list(window.positions))
+        except asyncpg.LockNotAvailableError:
+            return False
+        there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
+        quarantined = await self._connection.fetchval("SELECT count(*) FROM rota.quarantine")
+        return there == window.positions and quarantined == len(self._quarantine)
+
+    async def begin(self, plans: PlanCache) -> None:
+        """Sets the planner for this transaction, and reads up to where ids must be looked up."""
+        await plans.age(self._connection, self._window.size)
+        await self._connection.execute(PLANNED)
+        newest = await self._connection.fetchrow(_NEWEST)
+        assert newest is not None, "a SELECT without FROM has one row"
+        self._newest = dict(zip(_LOOKED_UP, newest, strict=True))
+        await self._connection.execute(BY_KEY)
+
+    async def project(self, due: Sequence[Sequence[AnyWrite]]) -> bool:
+        """Writes what these writes come to; returns whether deleted jobs left logs and files."""
+        spilled_table = ("jobs_shelved",) if self._newest["jobs_shelved"] is not None else ()
+        # If jobs are spilled, most of those that move are.
         self._tables = (*spilled_table, "jobs_live", "jobs_done")
-        tail, window = self._tail, self._window
-        await self._find(tail.strangers(jobs_touched(window.records)))
-        tail.take_window(window.records, window.writes, self._give_way)
-        whole = whole or tail.tangled
-        changes = tail.changes if whole else tail.leave()
+        await self._find(jobs_looked_up(due))
+        changes = project(due, self._standings)
         leaves_behind = await self._write(changes)
-        if whole:
-            await self._write_rare_changes(changes)
-        await self._write_figures(changes, window.last_seq if whole else None)
-        await self._count_spilled(changes)
-        return WindowResult(changes, whole, leaves_behind)
+        await self._write_others(changes)
+        await write_schedules(self._connection, changes)
+        await write_events(self._connection, changes.events)
+        await self._write_sums(changes)
+        return leaves_behind
 
     async def _write(self, changes: TableChanges) -> bool:
         """Writes jobs and executions; returns whether deleted ones left logs and files."""
-        replaced = [job_id for job_id in changes.specs if job_id in self._tail.standings]
+        replaced = [job_id for job_id in changes.specs if job_id in self._standings]
         await self._remove_jobs([*changes.dropped, *replaced])
         leaves_behind = await self._drop_executions(changes)
         await self._write_jobs(changes)
@@ -127,27 +155,18 @@ class WindowProjection:
         await self._write_executions(changes.executions)
         return leaves_behind
 
-    async def _write_rare_changes(self, changes: TableChanges) -> None:
-        await self._write_others(changes)
-        await write_schedules(self._connection, changes)
-        await write_events(self._connection, changes.events)
-
-    async def _has_spilled(self) -> bool:
-        return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
-
     async def _find(self, job_ids: Sequence[JobId]) -> None:
         """Looks up the standings of these jobs."""
-        standings, tables = self._tail.standings, self._tail.tables
         for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
             if table != "jobs_shelved":
                 where = "j.state, j.lives, j.queue, 0"
             found = await self._look_up(table, where, job_ids)
             for job_id, *standing in found:
-                standings[job_id] = rows.standing(*standing)
-                tables[job_id] = table
+                self._standings[job_id] = rows.standing(*standing)
+                self._stored[job_id] = table
             if found:
-                job_ids = [job_id for job_id in job_ids if job_id not in standings]
+                job_ids = [job_id for job_id in job_ids if job_id not in self._standings]
 
     async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
         """Removes jobs with their labels and edges, which are found through the old rows.
@@ -189,24 +208,16 @@ class WindowProjection:
         live: list[_Job] = []
         done: list[_Job] = []
         spilled: list[Row] = []
-        moved, reloaded = self._known_moves(changes)
-        # Deleted and inserted: an update would write all indexes too, and look up each row by
-        # itself.
-        await self._delete_ids("jobs_live", [one[0] for one in moved])
-        await self._delete_ids("jobs_shelved", [one[0] for one in reloaded])
-        put = ((*job, None) for job in changes.specs.items())
-        for job_id, spec, encoded in chain(put, moved, reloaded):
+        for job_id, spec in changes.specs.items():
             life = changes.lives[job_id]
-            if life.line and (spill_queue := spill_queue_of(life)):
-                row = rows.job_row(job_id, spec, life, encoded)
+            if spill_queue := spill_queue_of(life):
+                row = rows.job_row(job_id, spec, life)
                 spilled.append((row[0], *row[2:], spill_queue, spec.arrival_number))
                 continue
-            kept = done if life.state in JOB_FINAL else live
-            kept.append((job_id, spec, life, encoded))
+            (done if life.state in JOB_FINAL else live).append((job_id, spec, life))
         await self._insert("jobs_live", _JOB_COLUMNS, live, _job_row)
         await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
-        if spilled:
-            await self._insert("jobs_shelved", _SPILLED_COLUMNS, spilled)
+        await self._insert("jobs_shelved", _SPILLED_COLUMNS, spilled)
         jobs = changes.specs.items()
         labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
         edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
@@ -214,21 +225,10 @@ class WindowProjection:
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    def _known_moves(self, changes: TableChanges) -> tuple[list[Stored], list[Stored]]:
-        """Returns the moves of known live jobs, and of known spilled ones."""
-        known, looked_up = self._tail.known, self._tail.tables
-        moves = [id_ for id_, _ in changes.moves if id_ not in looked_up]
-        live, spilled = known.rows(moves)
-        assert len(live) + len(spilled) == len(moves), "every job is known or was looked up"
-        return live, spilled
-
     async def _move_jobs(self, changes: TableChanges) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
-        tables = self._tail.tables
-        for job_id, life in changes.moves if tables else ():
-            if job_id not in tables:
-                continue
-            options = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
+        for job_id, life in changes.moves:
+            options = (self._stored[job_id], _table_of(life))
             ways.setdefault(options, []).append(_move_row(job_id, life))
         for (table, other), moved in ways.items():
             statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
@@ -293,34 +293,55 @@ class WindowProjection:
             keys = [rows.key_row(record) for record in changes.keys.values()]
             await self._insert("keys", _KEY_COLUMNS, keys)
 
-    async def _write_figures(self, changes: TableChanges, passed: Seq | None) -> None:
-        ended = [(*what, count) for what, count in changes.finished.items() if count]
-        if ended:
+    async def _write_sums(self, changes: TableChanges) -> None:
+        """Adds to the sums that several shards share: each adds to its own row."""
+        shard = min(self._window.positions)
+        ended = [(shard, *what, count) for what, count in changes.finished.items() if count]
+        await self._add("totals", "(shard, queue, state)", _TOTAL_COLUMNS, ended)
+        spilled = [(shard, *step) for step in changes.spill_counts.items() if step[1]]
+        await self._add("lines", "(shard, line)", _LINE_COLUMNS, spilled)
+        if spilled:
             await self._connection.execute(
-                f"INSERT INTO rota.totals AS t SELECT v.* FROM {_unnest(_TOTAL_COLUMNS)}"
-                " ON CONFLICT (queue, state) DO UPDATE SET count = t.count + excluded.count",
-                *_columns(ended, _TOTAL_COLUMNS),
+                "DELETE FROM rota.lines WHERE shard = $1 AND line = ANY ($2) AND count = 0",
+                shard,
+                [one[1] for one in spilled],
             )
-        await self._connection.execute(
-            "UPDATE rota.meta SET folded_seq = coalesce($1, folded_seq),"
-            " order_next = greatest(order_next, $2), submitted = submitted + $3",
-            passed,
-            changes.next_arrival_number,
-            changes.submitted,
-        )
+        if changes.submitted or changes.next_arrival_number:
+            await self._connection.execute(
+                "UPDATE rota.projection_shards SET order_next = greatest(order_next, $2),"
+                " submitted = submitted + $3 WHERE shard = $1",
+                shard,
+                changes.next_arrival_number,
+                changes.submitted,
+            )
 
-    async def _count_spilled(self, changes: TableChanges) -> None:
-        counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
-        if counts:
+    async def _add(
+        self, table: str, key: str, columns: Mapping[str, str], added: Sequence[Row]
+    ) -> None:
+        if added:
             await self._connection.execute(
-                f"INSERT INTO rota.lines AS l SELECT v.* FROM {_unnest(_LINE_COLUMNS)}"
-                " ON CONFLICT (line) DO UPDATE SET count = l.count + excluded.count",
-                *_columns(counts, _LINE_COLUMNS),
+                f"INSERT INTO rota.{table} AS t SELECT v.* FROM {_unnest(columns)}"
+                f" ON CONFLICT {key} DO UPDATE SET count = t.count + excluded.count",
+                *_columns(added, columns),
             )
-            await self._connection.execute(
-                "DELETE FROM rota.lines WHERE line = ANY ($1) AND count = 0",
-                [spill_queue for spill_queue, _ in counts],
+
+    async def _write_aside(self, aside: Sequence[QuarantinedWrite]) -> None:
+        if aside:
+            await self._insert(
+                "quarantined_writes",
+                _QUARANTINED_COLUMNS,
+                [(one.job_id, one.seq, one.index, one.body) for one in aside],
             )
+
+    async def _pass(self) -> None:
+        end = self._window.end
+        await self._connection.execute(
+            "UPDATE rota.projection_shards SET folded_seq = $2, folded_hash = $3"
+            " WHERE shard = ANY ($1::int2[])",
+            list(self._window.positions),
+            end.seq,
+            end.hash,
+        )
 
     async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:
         return dict.fromkeys(row[0] for row in await self._look_up(table, "0", ids))
@@ -359,18 +380,21 @@ class WindowProjection:
         """Inserts rows; each is encoded just before it is sent, while the database works."""
         if not fresh:
             return
-        pieces = in_slices([fresh], FOLD_SLICE_ROWS, self._give_way)
-        made = chain.from_iterable(map(row_of, piece) for piece in pieces)
+        made = map(row_of, fresh)
         if self._copies:
             await self._connection.copy_records_to_table(
                 table, schema_name="rota", columns=list(columns), records=made
             )
         else:
+            names = ", ".join(f'"{name}"' for name in columns)
             await self._connection.execute(
-                f"INSERT INTO rota.{table} ({', '.join(columns)})"
-                f" SELECT v.* FROM {_unnest(columns)}",
+                f"INSERT INTO rota.{table} ({names}) SELECT v.* FROM {_unnest(columns)}",
                 *_columns(list(made), columns),
             )
+
+
+def _table_of(life: Life) -> str:
+    return "jobs_done" if life.state in JOB_FINAL else "jobs_live"
 
 
 def _job_row(job: _Job) -> Row:
@@ -385,7 +409,8 @@ def _move_row(job_id: JobId, life: Life) -> Row:
 def _unnest(columns: Mapping[str, str]) -> str:
     """Returns SQL for all rows as one relation `v`, with one parameter per column."""
     arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(columns.values(), 1))
-    return f"unnest({arrays}) AS v ({', '.join(columns)})"
+    names = ", ".join(f'"{name}"' for name in columns)
+    return f"unnest({arrays}) AS v ({names})"
 
 
 def _columns(pending: Sequence[Row], columns: Iterable[str]) -> list[list[Any]]:

@@ -21,7 +21,6 @@ from rota.store.batched_lookup import BatchedLookup, FoundKeys, KeyLookup, KeySt
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
-from rota.store.postgres.projector import Projector
 from rota.store.postgres.schedules_and_events import (
     find_events,
     find_occurrences,
@@ -35,6 +34,7 @@ from rota.store.postgres.search import (
     find_jobs,
     job_bodies,
 )
+from rota.store.projection.client import Projection
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -52,18 +52,19 @@ from rota.store.queries import (
 T = TypeVar("T")
 
 _LAG = """
-SELECT folded_seq, (SELECT max(seq) FROM rota.journal),
-    (extract(epoch FROM now()) * 1000)::bigint
-FROM rota.meta
+SELECT min(folded_seq), (SELECT max(seq) FROM rota.journal),
+    (extract(epoch FROM now()) * 1000)::bigint, (SELECT count(*) FROM rota.quarantine)
+FROM rota.projection_shards
 """
 _KEYS_AT_ONCE = """
 SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
     k.key, k.fingerprint, k.receipt, k.at, i.key
-FROM rota.meta m LEFT JOIN (
+FROM rota.projection_shards m LEFT JOIN (
     unnest($1::text[]) v (wanted)
     LEFT JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k ON true
     LEFT JOIN LATERAL (SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1) i ON true
 ) ON k.key IS NOT NULL OR i.key IS NOT NULL
+WHERE m.shard = 0
 """
 """One statement sees one moment: a key is in the tables, or its record is not projected yet, or it
 is in the inbox. Keys are looked up one by one: for a table that fills within minutes the planner
@@ -102,11 +103,11 @@ class PostgresQueryStore:
     """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
     def __init__(
-        self, readers: ReaderPool, keys: DedicatedConnection, projector: Projector
+        self, readers: ReaderPool, keys: DedicatedConnection, projection: Projection
     ) -> None:
         self._readers = readers
         self._key_connection = keys
-        self._projector = projector
+        self._projection = projection
         self._keys = KeyLookup(self._read_keys)
         self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
         self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
@@ -244,7 +245,7 @@ class PostgresQueryStore:
         """Waits until the tables have all that is durable; returns the database's time."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        projected, newest, now = lag
+        projected, newest, now, self._quarantined = lag
         if newest is not None and newest > projected:
-            await self._projector.reached(newest)
+            await self._projection.reached(newest)
         return int(now)

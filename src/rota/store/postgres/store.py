@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rota.core.model import Instant
 from rota.store.limits import (
-    LEADER_DEADLINE_S,
     LOG_BYTES_PER_EXECUTION,
     SIDE_DEADLINE_S,
     STORE_LIMITS,
@@ -20,9 +19,11 @@ from rota.store.postgres.logs_and_files import (
     PostgresObjectIndex,
 )
 from rota.store.postgres.migrate import prepare
+from rota.store.postgres.partitions import drop_old
 from rota.store.postgres.projector import Projector
 from rota.store.postgres.query_store import PostgresQueryStore, key_connection
 from rota.store.postgres.tokens import PostgresTokenStore, token_connection
+from rota.store.projection.client import Projection
 from rota.store.protocol import Dropped, Durability, StoreError, agreed_cell_name
 
 
@@ -30,14 +31,17 @@ async def open_postgres(
     dsn: str,
     *,
     log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
-    leader_deadline_s: float = LEADER_DEADLINE_S,
     migrate: bool = True,
+    projection: Projection | None = None,
     limits: StoreLimits = STORE_LIMITS,
 ) -> PostgresStore:
-    """Opens the store; migrates the schema if it must and may; refuses a replica."""
+    """Opens the store; migrates the schema if it must and may; refuses a replica.
+
+    `projection` is that of another process; without one this process projects.
+    """
     address = parse_address(dsn, limits)
     await prepare(address, migrate=migrate)
-    store = PostgresStore(address, log_bytes_max, leader_deadline_s)
+    store = PostgresStore(address, log_bytes_max, projection)
     try:
         await store.open()
     except StoreError:
@@ -49,8 +53,17 @@ async def open_postgres(
 class PostgresStore:
     """Store of a cell in PostgreSQL."""
 
-    def __init__(self, address: Address, log_bytes_max: int, leader_deadline_s: float) -> None:
-        self._projector = Projector(address)
+    def __init__(
+        self,
+        address: Address,
+        log_bytes_max: int,
+        projection: Projection | None = None,
+    ) -> None:
+        self._projector: Projector | None = None
+        """The one of this process, if no other process projects for it."""
+        if projection is None:
+            projection = self._projector = Projector(address)
+        self.projection = projection
         self._readers = ReaderPool(address)
         # Workers send again what was not acknowledged, and logs need not be durable: a crash of the
         # database perhaps loses the last moments.
@@ -59,11 +72,9 @@ class PostgresStore:
         )
         self._file_connection = DedicatedConnection(address, "files", SIDE_DEADLINE_S, {})
         self._token_connection = token_connection(address)
-        self.journal = PostgresJournalStore(
-            address, self._projector, self._readers, leader_deadline_s
-        )
+        self.journal = PostgresJournalStore(address, self.projection, self._readers)
         self._key_connection = key_connection(address)
-        self.queries = PostgresQueryStore(self._readers, self._key_connection, self._projector)
+        self.queries = PostgresQueryStore(self._readers, self._key_connection, self.projection)
         self.logs = PostgresLogs(self._log_connection, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._file_connection, self._readers)
         self.tokens = PostgresTokenStore(self._token_connection, self._readers, self.journal.glance)
@@ -78,7 +89,8 @@ class PostgresStore:
         """Connects, and checks that this database takes writes."""
         await self.journal.durability()
         await self._readers.open()
-        await self._projector.start()
+        if self._projector is not None:
+            await self._projector.start()
 
     async def durability(self) -> Durability:
         return await self.journal.durability()
@@ -88,10 +100,12 @@ class PostgresStore:
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops the oldest day of finished work that was over before then, or some of the rest."""
-        return await self._projector.drop_before(before)
+        dropped = await self._file_connection.write(lambda c: drop_old(c, before))
+        self.projection.sweep_soon()
+        return dropped
 
     async def close(self) -> None:
-        await self._projector.close()
+        await self.projection.close()
         await self._readers.close()
         await self.journal.close()
         await self._key_connection.close()

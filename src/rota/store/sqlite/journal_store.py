@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import apsw
+import structlog
 
 from rota.core.limits import FIFO_GROUP_KEPT
-from rota.core.model import ExecutionId, Instant, JobId, JobRecord
+from rota.core.model import ExecutionId, Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.journal import decode_record, encode_record
+from rota.store.journal import encode_record, follow_chain, next_head
 from rota.store.limits import (
     CHECKPOINT_PAGES,
     PROJECTION_BACKLOG_WRITES,
@@ -33,24 +36,32 @@ from rota.store.limits import (
     StoreLimits,
 )
 from rota.store.projection.bulk_decode import BulkDecoder
-from rota.store.projection.unfolded import Unfolded
+from rota.store.projection.shards import Window
 from rota.store.projection.watermark import Watermark
 from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    DivergedError,
     Epoch,
     FencedError,
+    Head,
     InboxEntry,
     InboxKind,
     JournalRecord,
     LeaderRow,
+    Loss,
+    Losses,
+    ProjectionStatus,
     Seq,
     Snapshot,
+    SpilledJobs,
     StoreError,
     StoreFullError,
 )
 from rota.store.rows import Row
 from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
-from rota.store.sqlite.load import read_snapshot, read_spill_queues
-from rota.store.sqlite.projection import project_window, read_window, window_of
+from rota.store.sqlite.load import load_snapshot, read_spill_queues
+from rota.store.sqlite.projection import project_window, read_positions, read_window
+from rota.store.sqlite.quarantine import is_of_the_data, read_quarantine, set_failed_jobs_aside
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
 
@@ -85,11 +96,30 @@ def resign(connection: apsw.Connection, epoch: Epoch) -> None:
     )
 
 
-def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[JournalRecord]:
-    found = connection.execute(
-        "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)
+def records_after(connection: apsw.Connection, after: Head, limit: int) -> list[JournalRecord]:
+    found = fetch(
+        connection,
+        "SELECT seq, epoch, at, hash, body FROM journal WHERE seq >= ? ORDER BY seq LIMIT ?",
+        (after.seq, limit + 1),
     )
-    return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
+    return follow_chain(after, found, limit)
+
+
+def heads(connection: apsw.Connection, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
+    places = ", ".join("?" * len(seqs))
+    found = fetch(connection, f"SELECT seq, hash FROM journal WHERE seq IN ({places})", seqs)
+    return {Seq(row[0]): row[1] for row in found}
+
+
+def note_loss(connection: apsw.Connection, loss: Loss) -> None:
+    row = (loss.after, loss.at, loss.records)
+    connection.execute("INSERT OR REPLACE INTO losses VALUES (?, ?, ?)", row)
+
+
+def losses(connection: apsw.Connection) -> Losses:
+    found = fetch(connection, "SELECT at, records, after FROM losses ORDER BY at")
+    each = tuple(Loss(row[0], row[1], Seq(row[2])) for row in found)
+    return Losses(len(each) * FENCES_PER_LOSS, each)
 
 
 def name_cell(connection: apsw.Connection, name: str) -> str:
@@ -133,9 +163,13 @@ def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
 
 
 T = TypeVar("T")
+log = structlog.get_logger("rota.store")
+_by_seq = attrgetter("seq")
 
 _APPEND = """
-INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHERE epoch = ?2
+INSERT INTO journal (seq, epoch, at, body, hash)
+SELECT ?1, ?2, ?3, ?4, ?5 FROM leader
+WHERE epoch = ?2 AND (?1 = 1 OR EXISTS (SELECT 1 FROM journal WHERE seq = ?1 - 1 AND hash = ?6))
 """
 
 
@@ -155,13 +189,16 @@ class SqliteJournalStore:
         self._connection.wal_autocheckpoint(0)
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
+        self._positions: dict[int, Head] = {}
         self._watermark = self._read_watermark()
+        self._quarantine = read_quarantine(self._connection)
         self._spill_readers = ReaderThreads(path, 1)
         self._bulk = BulkDecoder()
         self._on_leftovers = on_leftovers
-        self._unfolded = Unfolded()
+        self._unprojected: deque[JournalRecord] = deque()
+        """Records that this process appended: they need not be read and decoded again."""
         self._unprojected_writes = 0
-        self._projection_failed = False
+        self._trouble = ""
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._puts, self._emptied_at = 0, -1
@@ -175,11 +212,8 @@ class SqliteJournalStore:
         self._thread.start()
 
     @property
-    def projected(self) -> Seq:
-        return self._watermark.projected
-
-    def deciding(self) -> None:
-        """Does nothing: the writer's thread has to append as well, and gives way to nobody."""
+    def projection(self) -> ProjectionStatus:
+        return ProjectionStatus(self._watermark.projected, len(self._quarantine), self._trouble)
 
     async def observe(self) -> LeaderRow | None:
         return await self.run_durably(observe)
@@ -193,8 +227,17 @@ class SqliteJournalStore:
     async def resign(self, epoch: Epoch) -> None:
         await self.run_durably(lambda c: resign(c, epoch))
 
-    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        return await self.run_durably(lambda c: records_after(c, seq, limit))
+    async def records_after(self, after: Head, limit: int) -> list[JournalRecord]:
+        return await self.run_durably(lambda c: records_after(c, after, limit))
+
+    async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
+        return await self.run_durably(lambda c: heads(c, seqs))
+
+    async def note_loss(self, loss: Loss) -> None:
+        await self.run_durably(lambda c: note_loss(c, loss))
+
+    async def losses(self) -> Losses:
+        return await self.run_durably(losses)
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
@@ -227,22 +270,19 @@ class SqliteJournalStore:
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         return await self._soon(lambda: self._load(kept))
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
         """Reads beside the thread that writes."""
-        await self._reached(seen)
         return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
     async def append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
-    ) -> None:
-        await self._soon(lambda: self._append(epoch, seq, at, writes, consumed))
+    ) -> Head:
+        return await self._soon(lambda: self._append(epoch, after, at, writes, consumed))
 
     async def caught_up(self) -> None:
         """Returns when all that is durable now is in the tables."""
@@ -318,14 +358,14 @@ class SqliteJournalStore:
             if work is None:
                 break
             work()
-        while self._watermark.lags and not self._projection_failed:
+        while self._watermark.lags and not self._trouble:
             self._project_once()
         self._watermark.fail(StoreError("the store is closed"))
         self._connection.close()
 
     def _patience(self) -> float | None:
         """How long to wait for more work before projecting; None: there is nothing to project."""
-        if not self._watermark.lags or self._projection_failed:
+        if not self._watermark.lags or self._trouble:
             return None
         if self._unprojected_writes >= PROJECTION_BACKLOG_WRITES:
             self._project_once()
@@ -347,25 +387,23 @@ class SqliteJournalStore:
 
     def _load(self, kept: int) -> Snapshot:
         # After an append of unknown outcome only the file knows where the journal ends.
-        self._unfolded.clear()
+        self._unprojected.clear()
         self._watermark.set_appended(self._read_watermark().appended)
-        while self._project_next():
-            pass
-        return read_snapshot(self._connection, kept)
+        self._quarantine = read_quarantine(self._connection)
+        return load_snapshot(self._connection, kept)
 
     def _append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int],
-    ) -> None:
-        newest = self._watermark.appended
-        if seq > newest + 1:
-            raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
+    ) -> Head:
+        body = encode_record(writes)
+        head = next_head(after, epoch, at, body)
         self._demand_durability()
-        row = (seq, epoch, at, encode_record(writes))
+        row = (head.seq, epoch, at, body, head.hash, after.hash)
         try:
             if consumed:
                 taken = self._append_consuming(row, consumed)
@@ -374,13 +412,28 @@ class SqliteJournalStore:
                 self._connection.execute(_APPEND, row)
                 taken = self._connection.changes() == 1
         except apsw.ConstraintError:
-            raise FencedError(f"place {seq} in the journal is taken") from None
+            raise FencedError(f"place {head.seq} in the journal is taken") from None
         if not taken:
-            raise FencedError(f"epoch {epoch} is over: another server leads")
-        self._unfolded.add(JournalRecord(seq, epoch, at, writes))
-        self._watermark.set_appended(seq)
-        self._unprojected_writes += len(writes)
-        self._projection_failed = False  # the disk takes bytes again: try again
+            self._refuse(epoch, head.seq)
+        self._note_appended(JournalRecord(head.seq, epoch, at, writes, head.hash))
+        return head
+
+    def _note_appended(self, record: JournalRecord) -> None:
+        self._unprojected.append(record)
+        self._watermark.set_appended(record.seq)
+        self._unprojected_writes += len(record.writes)
+        self._trouble = ""  # the disk takes bytes again: try again
+
+    def _refuse(self, epoch: Epoch, seq: Seq) -> NoReturn:
+        current, newest = fetch(
+            self._connection, "SELECT epoch, (SELECT max(seq) FROM journal) FROM leader"
+        )[0]
+        if current == epoch:
+            raise DivergedError(
+                f"the journal ends at {newest or 0} or has another record {seq - 1} than this"
+                f" server knows: a record at {seq} would leave a gap"
+            )
+        raise FencedError(f"epoch {epoch} is over: another server leads")
 
     def _append_consuming(self, row: Row, consumed: Sequence[int]) -> bool:
         # `with` is a savepoint: both happen, or neither.
@@ -399,15 +452,15 @@ class SqliteJournalStore:
         try:
             self._project_next()
             self._checkpoint()
-            self._projection_failed = False
+            self._trouble = ""
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
-            self._projection_failed = True
             cause = (
                 as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
             )
+            self._trouble = f"the tables cannot follow the journal: {cause}"
             kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
-            self._watermark.fail(kind(f"the tables cannot follow the journal: {cause}"))
+            self._watermark.fail(kind(self._trouble))
             self._try_again_later()
 
     def _try_again_later(self) -> None:
@@ -424,18 +477,55 @@ class SqliteJournalStore:
             self._project_once()
 
     def _project_next(self) -> bool:
-        projected = self._watermark.projected
-        at_hand = self._unfolded.after(projected, PROJECTION_WINDOW_WRITES)
-        window = window_of(at_hand) if at_hand else read_window(self._connection, projected)
-        if window is None:
+        """Projects the next window into all shards; returns whether there was any."""
+        return self._project(self._positions)
+
+    def _project(self, positions: Mapping[int, Head]) -> bool:
+        lowest = min(positions.values(), key=_by_seq)
+        records = self._records_at_hand(lowest) or read_window(self._connection, lowest)
+        if not records:
             self._unprojected_writes = 0
             return False
-        leaves_behind = project_window(self._connection, window, self._limits)
-        self._unprojected_writes = max(0, self._unprojected_writes - window.writes)
-        self._watermark.set_projected(window.last_seq)
+        window = Window(positions, records, len(self._positions))
+        leaves_behind = self._project_or_set_aside(window)
+        self._unprojected_writes = max(0, self._unprojected_writes - window.size)
+        self._positions |= dict.fromkeys(positions, window.end)
+        self._watermark.set_projected(min(head.seq for head in self._positions.values()))
         if leaves_behind and self._on_leftovers is not None:
             self._on_leftovers()
         return True
+
+    def _project_or_set_aside(self, window: Window) -> bool:
+        connection, limits = self._connection, self._limits
+        try:
+            return project_window(connection, window, self._quarantine, limits)
+        except Exception as error:
+            if not is_of_the_data(error):
+                raise
+            failed = set_failed_jobs_aside(connection, window, self._quarantine)
+            if not failed:
+                raise
+            for job_id, reason in failed.items():
+                log.error("job_quarantined", job=job_id, reason=reason)
+            self._quarantine = read_quarantine(connection)
+        return project_window(connection, window, self._quarantine, limits)
+
+    def _records_at_hand(self, after: Head) -> list[JournalRecord]:
+        """Returns the next window of records that this process appended."""
+        slowest = min(head.seq for head in self._positions.values())
+        while self._unprojected and self._unprojected[0].seq <= slowest:
+            self._unprojected.popleft()
+        found: list[JournalRecord] = []
+        writes, expected = 0, after.seq + 1
+        for record in self._unprojected:
+            if record.seq < expected:
+                continue
+            if record.seq != expected or writes >= PROJECTION_WINDOW_WRITES:
+                break
+            found.append(record)
+            writes += len(record.writes)
+            expected += 1
+        return found
 
     def _checkpoint(self) -> None:
         if self._wal_pages >= CHECKPOINT_PAGES:
@@ -447,10 +537,10 @@ class SqliteJournalStore:
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
-        projected, newest = fetch(
-            self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
-        )[0]
-        return Watermark(Seq(projected), Seq(newest or projected))
+        self._positions = read_positions(self._connection)
+        projected = min(head.seq for head in self._positions.values())
+        newest = fetch(self._connection, "SELECT max(seq) FROM journal")[0][0]
+        return Watermark(projected, Seq(newest or projected))
 
 
 def _do_nothing() -> None:

@@ -12,22 +12,26 @@ from typing import TypeVar
 
 import apsw
 
-from rota.core.model import ExecutionId, Instant, JobRecord
+from rota.core.model import ExecutionId, Instant
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.documents import MemoryNodes
 from rota.store.files.artifacts import check_artifact_name
 from rota.store.files.blobs import STORAGE_ID_KEY, BlobMissingError, DownloadLink, check_key
 from rota.store.files.uploads import SpooledFile
+from rota.store.journal import next_head
 from rota.store.limits import LOG_BYTES_PER_EXECUTION, OBJECT_BYTES_MAX, STORE_LIMITS, StoreLimits
 from rota.store.protocol import (
+    GENESIS,
     ONE_DISK,
     Artifact,
     ArtifactTooLargeError,
     Dropped,
     Durability,
     Epoch,
+    Head,
     LogPage,
     Seq,
+    SpilledJobs,
     StoreFullError,
     UnknownFateError,
     agreed_cell_name,
@@ -190,11 +194,6 @@ class MemoryJournalStore(SqliteJournalStore):
         """How many submissions wait for the next leader."""
         return int(fetch(self._connection, "SELECT count(*) FROM inbox")[0][0])
 
-    @property
-    def projected(self) -> Seq:
-        """The newest record: the tables are projected when they are read."""
-        return self._watermark.appended
-
     def refuse_next_append(self) -> None:
         """Makes the next append fail, as on a full disk."""
         self._refuse_next = True
@@ -203,34 +202,42 @@ class MemoryJournalStore(SqliteJournalStore):
         """Makes the next append's outcome unknown to its caller; it is as `written` says."""
         self._uncertain_next = written
 
-    def land_late(self, epoch: Epoch, at: Instant, body: bytes) -> None:
+    def land_late(self, epoch: Epoch, at: Instant, body: bytes) -> Head:
         """Appends a record that was on its way when the leadership changed."""
-        seq = Seq(self._watermark.appended + 1)
-        fetch(self._connection, "INSERT INTO journal VALUES (?, ?, ?, ?)", (seq, epoch, at, body))
-        self._watermark.set_appended(seq)
+        head = next_head(self.head(), epoch, at, body)
+        row = (head.seq, epoch, at, body, head.hash)
+        fetch(self._connection, "INSERT INTO journal VALUES (?, ?, ?, ?, ?)", row)
+        self._watermark.set_appended(head.seq)
+        return head
+
+    def head(self) -> Head:
+        """Returns where the journal ends."""
+        sql = "SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1"
+        found = fetch(self._connection, sql)
+        return Head(Seq(found[0][0]), found[0][1]) if found else GENESIS
 
     async def append(
         self,
         epoch: Epoch,
-        seq: Seq,
+        after: Head,
         at: Instant,
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
-    ) -> None:
+    ) -> Head:
         """Adds one record, or fails as the test asked."""
         if self._refuse_next:
             self._refuse_next = False
             raise StoreFullError("no space left, as the test asked")
         uncertain, self._uncertain_next = self._uncertain_next, None
+        head = after
         if uncertain is not False:
-            await super().append(epoch, seq, at, writes, consumed)
+            head = await super().append(epoch, after, at, writes, consumed)
         if uncertain is not None:
             raise UnknownFateError("outcome unknown, as the test asked")
+        return head
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
-        return await self.run(lambda c: read_spill_queues(c, wanted, self._bulk))
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
+        return await self._soon(lambda: read_spill_queues(self._connection, wanted, self._bulk))
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
         """Returns what `read` answers once the tables have caught up."""

@@ -12,7 +12,7 @@ from rota.core.model import Instant, JobId, Life, Spec
 from rota.core.outcome import AnyWrite
 from rota.store import rows
 from rota.store.documents import setting_rows
-from rota.store.journal import decode_record
+from rota.store.journal import ChainReader
 from rota.store.limits import (
     JOURNAL_AGE_MS,
     KEY_AGE_MS,
@@ -22,55 +22,44 @@ from rota.store.limits import (
     PRUNE_PER_RECORD,
     StoreLimits,
 )
-from rota.store.protocol import JournalRecord, Seq
+from rota.store.projection.quarantine import Quarantine, set_aside
+from rota.store.projection.shards import Window, jobs_looked_up
+from rota.store.protocol import Head, JournalRecord, Seq
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch, run_in_bulk
 from rota.store.sqlite.events import prune_events, write_events
 from rota.store.sqlite.query_store import SPILLED
-from rota.store.table_changes import (
-    JobStandings,
-    TableChanges,
-    jobs_touched,
-    project,
-    spill_queue_of,
-)
+from rota.store.table_changes import JobStandings, TableChanges, project, spill_queue_of
 
 _json = msgspec.json.Encoder()
 
 
-class JournalWindow(msgspec.Struct):
-    """Window of the journal to be projected."""
-
-    records: list[Sequence[AnyWrite]]
-    writes: int
-    last_seq: Seq
-    last_at: Instant
-
-
-def window_of(records: Sequence[JournalRecord]) -> JournalWindow:
-    """Makes a window of records that are in memory."""
-    each = [record.writes for record in records]
-    return JournalWindow(each, sum(map(len, each)), records[-1].seq, records[-1].at)
-
-
-def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None:
-    """Reads the next window after `after`; a record is never split. None: there are no more."""
-    window = JournalWindow([], 0, after, 0)
+def read_window(connection: apsw.Connection, after: Head) -> list[JournalRecord]:
+    """Reads the next window after `after`; a record is never split."""
+    chain_reader, writes, records = ChainReader(after), 0, list[JournalRecord]()
     found = connection.execute(
-        "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
+        "SELECT seq, epoch, at, hash, body FROM journal WHERE seq > ? ORDER BY seq", (after.seq,)
     )
-    for seq, at, body in found:
-        record = decode_record(body)
-        window.records.append(record)
-        window.writes += len(record)
-        window.last_seq, window.last_at = Seq(seq), at
-        if window.writes >= PROJECTION_WINDOW_WRITES:
+    for row in found:
+        records.append(chain_reader.read(*row))
+        writes += len(records[-1].writes)
+        if writes >= PROJECTION_WINDOW_WRITES:
             found.close()
             break
-    return window if window.records else None
+    return records
 
 
-def project_window(connection: apsw.Connection, window: JournalWindow, limits: StoreLimits) -> bool:
+def read_positions(connection: apsw.Connection) -> dict[int, Head]:
+    """Returns how far each shard of the projection is."""
+    found = fetch(
+        connection, "SELECT shard, folded_seq, folded_hash FROM projection_shards ORDER BY shard"
+    )
+    return {row[0]: Head(Seq(row[1]), row[2]) for row in found}
+
+
+def project_window(
+    connection: apsw.Connection, window: Window, quarantine: Quarantine, limits: StoreLimits
+) -> bool:
     """Projects a window in one transaction; returns whether deleted jobs left logs and files."""
     # If a power cut undoes this, `folded_seq` goes back with it and the journal is projected again:
     # no need to wait for the disk. Whatever must be durable sets the pragma itself, so that a
@@ -78,25 +67,48 @@ def project_window(connection: apsw.Connection, window: JournalWindow, limits: S
     connection.pragma("synchronous", "normal")
     try:
         connection.execute("BEGIN IMMEDIATE")
-        standings = _standings(connection, jobs_touched(window.records))
-        changes = project(window.records, standings)
-        _unlink_jobs(connection, [*changes.dropped, *(x for x in changes.specs if x in standings)])
-        leaves_behind = _drop_jobs(connection, changes)
-        _write_jobs(connection, changes)
-        _leave_spill_queues(connection, changes, standings)
-        _write_others(connection, changes)
-        _write_schedules(connection, changes)
-        write_events(connection, changes.events)
-        _write_figures(connection, changes, window.last_seq)
+        due = window.due()
+        aside = set_aside(window.records, due, quarantine)
+        run_in_bulk(
+            connection,
+            "INSERT INTO quarantined_writes VALUES",
+            [(one.job_id, one.seq, one.index, one.body) for one in aside],
+        )
+        changes = write_changes(connection, due, min(window.positions))
+        end, last_at = window.end, window.records[-1].at
+        run_in_bulk(
+            connection,
+            "UPDATE projection_shards SET folded_seq = v.column2, folded_hash = v.column3"
+            " FROM (VALUES",
+            [(shard, end.seq, end.hash) for shard in window.positions],
+            ") AS v WHERE shard = v.column1",
+        )
         _prune_journal(connection, window, limits.journal_records_max)
-        _prune_keys(connection, len(changes.keys), window.last_at)
-        _prune_occurrences(connection, len(changes.occurrences), window.last_at)
-        prune_events(connection, changes.events, window.last_at)
+        _prune_keys(connection, len(changes.keys), last_at)
+        _prune_occurrences(connection, len(changes.occurrences), last_at)
+        prune_events(connection, changes.events, last_at)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    return leaves_behind
+    return bool(changes.dropped)
+
+
+def write_changes(
+    connection: apsw.Connection, due: Sequence[Sequence[AnyWrite]], shard: int
+) -> TableChanges:
+    """Writes what these writes come to, in the caller's transaction; sums go to this shard."""
+    standings = _standings(connection, jobs_looked_up(due))
+    changes = project(due, standings)
+    _unlink_jobs(connection, [*changes.dropped, *(x for x in changes.specs if x in standings)])
+    _drop_jobs(connection, changes)
+    _write_jobs(connection, changes)
+    _leave_spill_queues(connection, changes, standings)
+    _write_others(connection, changes)
+    _write_schedules(connection, changes)
+    write_events(connection, changes.events)
+    _write_sums(connection, changes, shard)
+    return changes
 
 
 def _as_json(ids: Sequence[str]) -> str:
@@ -233,36 +245,37 @@ def _write_schedules(connection: apsw.Connection, changes: TableChanges) -> None
     run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
 
 
-def _write_figures(connection: apsw.Connection, changes: TableChanges, last_seq: Seq) -> None:
+def _write_sums(connection: apsw.Connection, changes: TableChanges, shard: int) -> None:
+    add = "DO UPDATE SET count = count + excluded.count"
     run_in_bulk(
         connection,
         "INSERT INTO totals VALUES",
-        [(queue, state, count) for (queue, state), count in changes.finished.items()],
-        "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
+        [(shard, queue, state, count) for (queue, state), count in changes.finished.items()],
+        f"ON CONFLICT (shard, queue, state) {add}",
     )
-    counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
-    add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
-    run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
+    counts = [(shard, line, step) for line, step in changes.spill_counts.items() if step]
+    run_in_bulk(connection, "INSERT INTO lines VALUES", counts, f"ON CONFLICT (shard, line) {add}")
     if counts:
         connection.execute("DELETE FROM lines WHERE count = 0")
     connection.execute(
-        "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
-        " submitted = submitted + ?",
-        (last_seq, changes.next_arrival_number, changes.submitted),
+        "UPDATE projection_shards SET order_next = max(order_next, ?),"
+        " submitted = submitted + ? WHERE shard = ?",
+        (changes.next_arrival_number, changes.submitted, shard),
     )
 
 
-def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_max: int) -> None:
+def _prune_journal(connection: apsw.Connection, window: Window, records_max: int) -> None:
     """Deletes a few old records at each projection, in proportion to what was added."""
+    slowest = fetch(connection, "SELECT min(folded_seq) FROM projection_shards")[0][0]
     connection.execute(
         "DELETE FROM journal WHERE seq IN ("
         " SELECT seq FROM (SELECT seq, at FROM journal ORDER BY seq LIMIT ?1)"
         " WHERE seq < ?2 AND (seq <= ?2 - ?3 OR at < ?4))",
         (
             PRUNE_MIN + PRUNE_PER_RECORD * len(window.records),
-            window.last_seq,
+            slowest,
             records_max,
-            window.last_at - JOURNAL_AGE_MS,
+            window.records[-1].at - JOURNAL_AGE_MS,
         ),
     )
 

@@ -241,7 +241,8 @@ T = TypeVar("T")
 _KEYS_AT_ONCE = """
 SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
     k.key, k.fingerprint, k.receipt, k.at
-FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
+FROM projection_shards m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
+WHERE m.shard = 0
 """
 """One statement sees one moment: a key is in the tables, or its record is not projected yet."""
 _STATE = f"iif(state = '{SPILLED}', 'queued', state)"

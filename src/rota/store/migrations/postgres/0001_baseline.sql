@@ -1,4 +1,4 @@
--- The journal is the truth; `leader`, `inbox`, `nodes`, `hooks`, access, objects, logs and artifacts
+-- The journal is the truth, a chain: `hash` covers a record and the hash before it. `leader`, `inbox`, `nodes`, `hooks`, access, objects, logs and artifacts
 -- stand beside it, and every other table is the projection, derived from it. Ids sort by their time,
 -- and in "C" order as the program sorts.
 --
@@ -21,7 +21,8 @@ CREATE TABLE rota.journal (
     seq bigint PRIMARY KEY,
     epoch bigint NOT NULL,
     at bigint NOT NULL,
-    body bytea NOT NULL
+    body bytea NOT NULL,
+    hash bytea NOT NULL
 ) PARTITION BY RANGE (seq);
 -- A record of thousands of writes is compressed to a ninth. This method takes at most half as long as
 -- the default; a server that was built without it uses the default.
@@ -33,23 +34,62 @@ EXCEPTION WHEN feature_not_supported THEN
 END
 $$;
 
--- `folded_seq`: how far the projection is. `cell`: the cell's name. Every id made here carries the
--- first three digits of its SHA-256 behind the version: so a gateway can tell an id's cell.
+-- `cell`: the cell's name. Every id made here carries the first three digits of its SHA-256 behind the
+-- version: so a gateway can tell an id's cell. `timeline`: that of the database at the last claim of
+-- leadership; `failovers`: how often it had changed. Both, and every loss, raise all later fences.
 CREATE TABLE rota.meta (
     id smallint PRIMARY KEY CHECK (id = 1),
-    folded_seq bigint NOT NULL,
-    order_next bigint NOT NULL,
-    submitted bigint NOT NULL,
-    cell text COLLATE "C" NOT NULL DEFAULT ''
+    cell text COLLATE "C" NOT NULL DEFAULT '',
+    timeline bigint NOT NULL DEFAULT 0,
+    failovers bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+INSERT INTO rota.meta VALUES (1);
+
+-- The projection is made in shards by a hash of the job's id; what has no job belongs to shard 0. Each
+-- says in the transaction of its rows how far it is (`folded_seq`) and the journal's hash there. Sums
+-- that several shards add to (`submitted`, totals, lines) are kept by shard: the sum is what counts.
+CREATE TABLE rota.projection_shards (
+    shard smallint PRIMARY KEY,
+    folded_seq bigint NOT NULL DEFAULT 0,
+    folded_hash bytea NOT NULL DEFAULT decode('00000000000000000000000000000000', 'hex'),
+    order_next bigint NOT NULL DEFAULT 0,
+    submitted bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-INSERT INTO rota.meta VALUES (1, 0, 0, 0, '');
+INSERT INTO rota.projection_shards (shard) VALUES (0), (1), (2), (3);
 
 CREATE TABLE rota.totals (
+    shard smallint NOT NULL,
     queue text COLLATE "C" NOT NULL,
     state text COLLATE "C" NOT NULL,
     count bigint NOT NULL,
-    PRIMARY KEY (queue, state)
+    PRIMARY KEY (shard, queue, state)
 ) WITH (fillfactor = 50);
+
+-- Jobs whose writes cannot be projected are set aside, with all their later writes: readers and a
+-- load apply these to the rows as they are.
+CREATE TABLE rota.quarantine (
+    job_id text COLLATE "C" PRIMARY KEY,
+    shard smallint NOT NULL,
+    seq bigint NOT NULL,
+    at bigint NOT NULL,
+    reason text NOT NULL
+);
+CREATE TABLE rota.quarantined_writes (
+    job_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    index bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (job_id, seq, index)
+);
+
+-- Records that failovers of the database have lost, as far as any server knew them.
+CREATE TABLE rota.losses (
+    timeline bigint NOT NULL,
+    after bigint NOT NULL,
+    at bigint NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (timeline, after)
+);
 
 -- The first id of a millisecond.
 CREATE FUNCTION rota.id_at(at bigint) RETURNS text
@@ -131,10 +171,12 @@ CREATE INDEX jobs_shelved_by_priority ON rota.jobs_shelved (priority, id) WHERE 
 CREATE INDEX jobs_shelved_astray ON rota.jobs_shelved (created_at, id)
     WHERE id NOT BETWEEN rota.id_at(created_at - 60000) AND rota.id_at(created_at + 60001);
 
--- How many jobs are in each spill queue; one that is empty has no row.
+-- How many jobs are in each spill queue, as the sum over the shards.
 CREATE TABLE rota.lines (
-    line bigint PRIMARY KEY,
-    count bigint NOT NULL
+    shard smallint NOT NULL,
+    line bigint NOT NULL,
+    count bigint NOT NULL,
+    PRIMARY KEY (shard, line)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE rota.jobs_done (

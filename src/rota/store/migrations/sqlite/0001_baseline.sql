@@ -1,4 +1,4 @@
--- The journal is the truth. Beside it stand `leader`, `inbox`, the tables of access and objects, and
+-- The journal is the truth, a chain: `hash` covers a record and the hash before it. Beside it stand `leader`, `inbox`, the tables of access and objects, and
 -- `hooks`; all other tables are the projection, derived from the journal.
 
 CREATE TABLE leader (
@@ -14,25 +14,59 @@ CREATE TABLE journal (
     seq INTEGER PRIMARY KEY,
     epoch INTEGER NOT NULL,
     at INTEGER NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    hash BLOB NOT NULL
 );
 
--- `folded_seq`: how far the projection is. `cell`: the cell's name, which the ids made here carry.
+-- `cell`: the cell's name, which the ids made here carry.
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    folded_seq INTEGER NOT NULL,
-    order_next INTEGER NOT NULL,
-    submitted INTEGER NOT NULL,
     cell TEXT NOT NULL DEFAULT ''
 );
-INSERT INTO meta VALUES (1, 0, 0, 0, '');
+INSERT INTO meta VALUES (1, '');
+
+-- The projection is made in shards by a hash of the job's id; here there is one (the store in memory
+-- has four, as PostgreSQL has). Each says how far it is (`folded_seq`) and the journal's hash there.
+CREATE TABLE projection_shards (
+    shard INTEGER PRIMARY KEY,
+    folded_seq INTEGER NOT NULL DEFAULT 0,
+    folded_hash BLOB NOT NULL DEFAULT x'00000000000000000000000000000000',
+    order_next INTEGER NOT NULL DEFAULT 0,
+    submitted INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO projection_shards (shard) VALUES (0);
 
 CREATE TABLE totals (
+    shard INTEGER NOT NULL,
     queue TEXT NOT NULL,
     state TEXT NOT NULL,
     count INTEGER NOT NULL,
-    PRIMARY KEY (queue, state)
+    PRIMARY KEY (shard, queue, state)
 ) WITHOUT ROWID;
+
+-- Jobs whose writes cannot be projected are set aside, with all their later writes: readers and a
+-- load apply these to the rows as they are.
+CREATE TABLE quarantine (
+    job_id TEXT PRIMARY KEY,
+    shard INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE quarantined_writes (
+    job_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (job_id, seq, "index")
+) WITHOUT ROWID;
+
+-- Restores and failovers that lost records: each raises all later fences.
+CREATE TABLE losses (
+    after INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    records INTEGER NOT NULL
+);
 
 -- Lists are read newest (largest id) first. With WITHOUT ROWID the table is in the order of its ids, and
 -- every index below ends in the id, so that each answers "the next 50 before this id" without sorting.
@@ -63,11 +97,13 @@ CREATE INDEX jobs_by_tenant ON jobs (tenant);
 CREATE INDEX jobs_by_name ON jobs (name);
 CREATE INDEX jobs_by_line ON jobs (line, ordinal) WHERE line <> 0;
 
--- How many jobs are in each spill queue; one that is empty has no row.
+-- How many jobs are in each spill queue, as the sum over the shards.
 CREATE TABLE lines (
-    line INTEGER PRIMARY KEY,
-    count INTEGER NOT NULL
-);
+    shard INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (shard, line)
+) WITHOUT ROWID;
 
 CREATE TABLE labels (
     key TEXT NOT NULL,

@@ -27,8 +27,8 @@ from rota.core.model import JobId, JobState, ScheduleId, TriggerId
 from rota.core.outcome import Outcome
 from rota.core.schedule_model import Calendar
 from rota.core.trigger_model import event_key
-from rota.store.projection.standby_state import JournalGapError, StandbyState
-from rota.store.protocol import Epoch, Seq, Snapshot, Totals
+from rota.store.projection.live_state import JournalGapError, LiveState
+from rota.store.protocol import GENESIS, Epoch, Snapshot, Totals
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.schedule_builders import plan
 from tests.core.story import Story
@@ -103,23 +103,23 @@ async def written(seed: int) -> MemoryStore:
     story.play()
     store = MemoryStore()
     epoch = await store.journal.claim("a")
+    head = GENESIS
     for outcome in story.records:
         if outcome.writes:
-            newest = (await store.queries.head())[1]
-            await store.journal.append(epoch, Seq(newest + 1), 1, outcome.writes)
+            head = await store.journal.append(epoch, head, 1, outcome.writes)
     return store
 
 
-async def follow(store: MemoryStore, mirror: StandbyState, upto: int, size: int) -> None:
+async def follow(store: MemoryStore, mirror: LiveState, upto: int, size: int) -> None:
     """Reads on, as a follower does."""
     while mirror.seq < upto:
-        records = await store.journal.records_after(mirror.seq, min(size, upto - mirror.seq))
+        records = await store.journal.records_after(mirror.head, min(size, upto - mirror.seq))
         mirror.apply(records, await store.queries.jobs(mirror.unknown(records)))
 
 
 def empty() -> Snapshot:
     """Before the first record."""
-    return Snapshot(Seq(0), (), (), (), (), 0, Totals())
+    return Snapshot(GENESIS, (), (), (), (), 0, Totals())
 
 
 def plain(snapshot: Snapshot) -> tuple[object, ...]:
@@ -146,7 +146,7 @@ def plain(snapshot: Snapshot) -> tuple[object, ...]:
 async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
     store = await written(seed)
     newest = (await store.queries.head())[1]
-    mirror, seen = StandbyState(empty()), set[str]()
+    mirror, seen = LiveState(empty()), set[str]()
     for upto in range(AT_ONCE, newest + AT_ONCE, AT_ONCE):
         await follow(store, mirror, min(upto, newest), size=AT_ONCE)
         seen |= {name for name in SCHEDULE_WRITES if getattr(mirror.snapshot(), name)}
@@ -163,9 +163,9 @@ async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> N
     store = await written(seed)
     newest = (await store.queries.head())[1]
     rng = random.Random(seed)
-    first = StandbyState(empty())
+    first = LiveState(empty())
     await follow(store, first, rng.randrange(newest), size=AT_ONCE)
-    second = StandbyState(first.snapshot())
+    second = LiveState(first.snapshot())
     for mirror, size in ((first, 1), (second, newest)):
         await follow(store, mirror, newest, size=size)
     assert plain(first.snapshot()) == plain(second.snapshot())
@@ -174,8 +174,8 @@ async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> N
 async def test_a_copy_that_fell_behind_what_is_kept_says_so() -> None:
     store = MemoryStore()
     epoch: Epoch = await store.journal.claim("a")
-    for seq in (1, 2):
-        await store.journal.append(epoch, Seq(seq), 1, [put(seq)])
-    records = await store.journal.records_after(Seq(1), 10)
+    first = await store.journal.append(epoch, GENESIS, 1, [put(1)])
+    await store.journal.append(epoch, first, 1, [put(2)])
+    records = await store.journal.records_after(first, 10)
     with pytest.raises(JournalGapError):
-        StandbyState(empty()).apply(records)
+        LiveState(empty()).apply(records)

@@ -1,7 +1,8 @@
-"""State of a standby: all that is live, kept up to date by reading the leader's journal. No I/O.
+"""Live part of the tables in memory, brought up to date by journal records. No I/O.
 
-A follower holds one, so that it can lead at once: it equals what a load would bring, as long as no
-job is spilled.
+A load reads the tables and replays here what the journal has beyond them, so it never waits for the
+projection. A follower keeps one and reads on, so that it can lead at once: its state equals what a
+load would bring, as long as no job is spilled.
 """
 
 from __future__ import annotations
@@ -27,15 +28,22 @@ from rota.core.model import (
 from rota.core.outcome import AnyWrite, MoveJob, PutJob
 from rota.core.schedule_model import Calendar, Schedule
 from rota.core.trigger_model import BufferedEvent, Trigger, TriggerDecisionId
-from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
-from rota.store.table_changes import JobStanding, TableChanges, project, spill_queue_of
+from rota.store.projection.shards import jobs_looked_up
+from rota.store.protocol import Head, JournalRecord, Seq, Snapshot, StoreError, Totals
+from rota.store.table_changes import (
+    JobStanding,
+    TableChanges,
+    project,
+    spill_queue_of,
+    standing_of,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class LiveSchedules:
-    """Schedules, calendars, triggers and buffered events of a standby."""
+    """Schedules, calendars, triggers and buffered events."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self._schedules: dict[ScheduleId, Schedule] = {}
@@ -102,13 +110,17 @@ class JournalGapError(StoreError):
 _by_arrival = attrgetter("spec.arrival_number")
 
 
-class StandbyState:
-    """State of a standby: the live part of the tables, in memory."""
+class LiveState:
+    """All that is live, as of a position of the journal."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.seq = snapshot.seq
+        self.head = snapshot.head
         self.is_partial = bool(snapshot.spill_counts)
         """Whether jobs are spilled, which this state does not have."""
+        self.touched: dict[JobId, None] = {}
+        """Jobs that were replayed: their rows in the tables are no longer right."""
+        self.spill_counts = dict(snapshot.spill_counts)
+        self._fence_floor = snapshot.fence_floor
         self._jobs = {job.id: job for job in snapshot.jobs}
         self._executions = {execution.id: execution for execution in snapshot.executions}
         self._executions_of: dict[JobId, dict[ExecutionId, None]] = {}
@@ -139,6 +151,11 @@ class StandbyState:
                     missing[write.id] = None
         return list(missing)
 
+    @property
+    def seq(self) -> Seq:
+        """The newest record in it."""
+        return self.head.seq
+
     def apply(self, records: Sequence[JournalRecord], looked_up: Iterable[JobRecord] = ()) -> None:
         """Takes the next records; `looked_up` are those of the unknown jobs that exist."""
         if not records:
@@ -148,13 +165,50 @@ class StandbyState:
         specs = {job.id: job.spec for job in looked_up}
         standings = self._standings([record.writes for record in records], specs)
         self._take(project((record.writes for record in records), standings), specs)
-        self.seq = records[-1].seq
+        self.head = records[-1].head
 
-    def snapshot(self) -> Snapshot:
-        """Returns what a load would bring at this position of the journal."""
+    def lacks(self, job_ids: Iterable[JobId]) -> list[JobId]:
+        """Returns those of these jobs that are not live here: the tables may have them."""
+        return [job_id for job_id in job_ids if job_id not in self._jobs]
+
+    def replay(
+        self, due: Sequence[Sequence[AnyWrite]], stored: Iterable[JobRecord], head: Head
+    ) -> None:
+        """Takes the writes that the tables lack, up to `head`.
+
+        `stored` are those of the lacking jobs that the tables have, ended and spilled ones too.
+        """
+        rows = {job.id: job for job in (*stored, *self._jobs.values())}
+        standings = {
+            job_id: standing_of(rows[job_id]) for job_id in jobs_looked_up(due) if job_id in rows
+        }
+        changes = project(due, standings)
+        self.touched = {**changes.dropped, **dict.fromkeys(changes.lives)}
+        _add(self.spill_counts, changes.spill_counts)
+        self._take(changes, {job_id: rows[job_id].spec for job_id in standings})
+        self.head = head
+
+    def spilled(self) -> list[JobRecord]:
+        """Returns the spilled jobs that replayed records put, in order of arrival."""
+        return sorted(
+            (job for job in self._jobs.values() if spill_queue_of(job.life)), key=_by_arrival
+        )
+
+    def snapshot(
+        self, spilled: Iterable[JobRecord] | None = None, tail: Sequence[JournalRecord] = ()
+    ) -> Snapshot:
+        """Returns what a load brings at this position of the journal.
+
+        `spilled` are the first jobs of each spill queue, in place of those that were replayed;
+        `tail` are the replayed records.
+        """
+        jobs: Iterable[JobRecord] = self._jobs.values()
+        if spilled is not None:
+            jobs = (*(job for job in jobs if not spill_queue_of(job.life)), *spilled)
         plain = Snapshot(
-            seq=Seq(self.seq),
-            jobs=sorted(self._jobs.values(), key=_by_arrival),
+            head=self.head,
+            # Nearly in order already: Python's sort makes use of that.
+            jobs=sorted(jobs, key=_by_arrival),
             executions=[self._executions[key] for key in sorted(self._executions)],
             workers=[self._workers[key] for key in sorted(self._workers)],
             queues=[self._queues[name] for name in sorted(self._queues)],
@@ -164,6 +218,9 @@ class StandbyState:
                 self._submitted,
                 tuple((queue, state, n) for (queue, state), n in self._finished.items()),
             ),
+            spill_counts=[(line, n) for line, n in sorted(self.spill_counts.items()) if n],
+            fence_floor=self._fence_floor,
+            tail=tail if any(self.spill_counts.values()) else (),
         )
         return self._schedules.complete(plain)
 
@@ -184,8 +241,7 @@ class StandbyState:
                     continue
                 seen[write.id] = None
                 if known := self._jobs.get(write.id):
-                    life, queue = known.life, known.spec.terms.queue
-                    standings[write.id] = JobStanding(life.state, life.lives, queue)
+                    standings[write.id] = standing_of(known)
                 elif isinstance(write, PutJob):
                     if write.life.lives > 1:
                         standings[write.id] = _ended(write.life, write.spec)

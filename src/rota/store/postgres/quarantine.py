@@ -1,0 +1,115 @@
+"""Quarantine in PostgreSQL: finds the jobs that cannot be projected, keeps and repairs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from rota.core.model import JobId
+from rota.core.outcome import AnyWrite
+from rota.store.postgres.connect import Connection
+from rota.store.postgres.errors import CONNECTION_ERRORS
+from rota.store.postgres.plan_cache import PlanCache
+from rota.store.postgres.projection import SHARDS, WindowProjection
+from rota.store.projection.quarantine import (
+    Quarantine,
+    QuarantinedJob,
+    QuarantinedWrite,
+    decode_write,
+    find_failing_jobs,
+    quarantined_by,
+    set_aside,
+)
+from rota.store.projection.shards import Window
+from rota.store.protocol import Head, Seq, StoreError
+
+_OF_THE_DATA = ("22", "23", "P0", "XX")
+"""Classes of SQLSTATE that a row can cause: values and constraints, a trigger that refuses, a
+damaged page."""
+_PUT = """
+INSERT INTO rota.quarantine (job_id, shard, seq, at, reason) VALUES ($1, $2, $3, $4, $5)
+"""
+
+
+def is_of_the_data(error: BaseException) -> bool:
+    """Returns whether a projection failed because of what it wrote, not because of where."""
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    if isinstance(cause, asyncpg.PostgresError):
+        return (cause.sqlstate or "")[:2] in _OF_THE_DATA
+    # Anything else but a lost connection is a mistake of this program that some job brings out.
+    return isinstance(cause, Exception) and not isinstance(cause, (StoreError, *CONNECTION_ERRORS))
+
+
+async def read_quarantine(connection: Connection) -> Quarantine:
+    """Returns all jobs that are set aside."""
+    found = await connection.fetch("SELECT job_id, shard, seq, at, reason FROM rota.quarantine")
+    return {row[0]: QuarantinedJob(row[0], row[1], Seq(row[2]), row[3], row[4]) for row in found}
+
+
+async def read_quarantined_writes(
+    connection: Connection, job_ids: Sequence[JobId]
+) -> list[QuarantinedWrite]:
+    """Returns the writes of these jobs that were set aside, in their order."""
+    found = await connection.fetch(
+        "SELECT job_id, seq, index, body FROM rota.quarantined_writes WHERE job_id = ANY ($1)"
+        " ORDER BY seq, index, job_id",
+        job_ids,
+    )
+    return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
+
+
+class _TrialEndedError(Exception):
+    """Raised to undo a trial that succeeded."""
+
+
+async def set_failed_jobs_aside(
+    connection: Connection,
+    window: Window,
+    quarantine: Quarantine,
+    plans: PlanCache,
+    *,
+    copies: bool,
+) -> dict[JobId, str]:
+    """Sets those jobs of a window aside that fail by themselves; returns them with the reasons.
+
+    Raises what failed if it is not about any job.
+    """
+
+    async def trial(due: Sequence[Sequence[AnyWrite]]) -> None:
+        try:
+            async with connection.transaction():
+                projection = WindowProjection(connection, window, quarantine, copies=copies)
+                await projection.begin(plans)
+                await projection.project(due)
+                raise _TrialEndedError
+        except _TrialEndedError:
+            pass
+
+    async with connection.transaction():
+        due = window.due()
+        set_aside(window.records, due, quarantine)
+        failed = await find_failing_jobs(due, trial, is_of_the_data)
+        for job in quarantined_by(window.records, failed, SHARDS):
+            await connection.execute(_PUT, job.job_id, job.shard, job.seq, job.at, job.reason)
+    return failed
+
+
+async def repair(connection: Connection, job: QuarantinedJob, *, copies: bool) -> None:
+    """Projects what was set aside of a job; raises what fails, and then nothing has changed."""
+    async with connection.transaction():
+        found = await connection.fetch(
+            "SELECT shard, folded_seq, folded_hash FROM rota.projection_shards"
+            " WHERE shard = $1 FOR UPDATE",
+            job.shard,
+        )
+        positions = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
+        writes = await read_quarantined_writes(connection, [job.job_id])
+        await connection.execute("DELETE FROM rota.quarantine WHERE job_id = $1", job.job_id)
+        await connection.execute(
+            "DELETE FROM rota.quarantined_writes WHERE job_id = $1", job.job_id
+        )
+        window = Window(positions, (), SHARDS)
+        projection = WindowProjection(connection, window, {}, copies=copies)
+        await projection.begin(PlanCache())
+        await projection.project([[decode_write(one.body) for one in writes]])

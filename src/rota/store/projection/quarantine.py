@@ -1,0 +1,158 @@
+"""Quarantine: sets jobs aside whose writes cannot be projected, so that all others go on.
+
+A job is set aside as a whole: with the write that failed go all its later ones, in their order. Who
+reads such a job applies them to its row, so memory and readers lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.core.model import Execution, Instant, JobId, JobRecord
+from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob
+from rota.store.projection.shards import job_of, shard_of
+from rota.store.protocol import JournalRecord, Seq
+
+QUARANTINED_JOBS_MAX = 100
+"""More jobs than these are not the jobs' fault: then the projection stops and says why."""
+REASON = "quarantined"
+"""The word that a job in quarantine shows as its reason."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode: msgspec.msgpack.Decoder[AnyWrite] = msgspec.msgpack.Decoder(AnyWrite)
+
+
+class QuarantinedJob(msgspec.Struct, frozen=True):
+    """Job that is set aside."""
+
+    job_id: JobId
+    shard: int
+    seq: Seq
+    """The record whose writes could not be projected."""
+    at: Instant
+    reason: str
+
+
+Quarantine = dict[JobId, QuarantinedJob]
+"""All jobs that are set aside."""
+
+
+class QuarantinedWrite(msgspec.Struct, frozen=True):
+    """Write of a job that is set aside, as it is stored."""
+
+    job_id: JobId
+    seq: Seq
+    index: int
+    body: bytes
+
+
+def set_aside(
+    records: Sequence[JournalRecord],
+    due: list[Sequence[AnyWrite]],
+    quarantine: Mapping[JobId, QuarantinedJob],
+) -> list[QuarantinedWrite]:
+    """Takes the writes of quarantined jobs out of `due`, which belongs to these records."""
+    aside: list[QuarantinedWrite] = []
+    if not quarantine:
+        return aside
+    for number, (record, writes) in enumerate(zip(records, due, strict=True)):
+        kept: list[AnyWrite] = []
+        for index, write in enumerate(writes):
+            job_id = job_of(write)
+            if job_id is None or job_id not in quarantine:
+                kept.append(write)
+            else:
+                aside.append(QuarantinedWrite(job_id, record.seq, index, _encode(write)))
+        if len(kept) != len(writes):
+            due[number] = kept
+    return aside
+
+
+Trial = Callable[[Sequence[Sequence[AnyWrite]]], Awaitable[None]]
+"""Projects some writes and undoes it; raises what fails."""
+
+
+async def find_failing_jobs(
+    due: Sequence[Sequence[AnyWrite]],
+    trial: Trial,
+    is_of_the_data: Callable[[BaseException], bool],
+) -> dict[JobId, str]:
+    """Returns the jobs whose writes fail by themselves, each with the reason.
+
+    Tries ever smaller groups of jobs. Raises what failed if it is not about any job.
+    """
+    await trial(_writes_of(due, (None,)))
+    failed: dict[JobId, str] = {}
+    jobs = list(dict.fromkeys(job_of(write) for writes in due for write in writes))
+    groups = [[job_id for job_id in jobs if job_id is not None]]
+    while groups:
+        group = groups.pop()
+        try:
+            await trial(_writes_of(due, group))
+        except Exception as error:
+            if not is_of_the_data(error):
+                raise
+            if len(group) == 1:
+                failed[group[0]] = str(error) or type(error).__name__
+            else:
+                middle = len(group) // 2
+                groups += [group[:middle], group[middle:]]
+            if len(failed) > QUARANTINED_JOBS_MAX:
+                raise
+    return failed
+
+
+def _writes_of(
+    due: Sequence[Sequence[AnyWrite]], jobs: Collection[JobId | None]
+) -> list[list[AnyWrite]]:
+    chosen = dict.fromkeys(jobs)
+    return [[write for write in writes if job_of(write) in chosen] for writes in due]
+
+
+def quarantined_by(
+    records: Sequence[JournalRecord], failed: Mapping[JobId, str], shards: int
+) -> list[QuarantinedJob]:
+    """Returns the entries of jobs that failed, each with the first record that has a write of it."""
+    first: dict[JobId, JournalRecord] = {}
+    for record in records:
+        for write in record.writes:
+            job_id = job_of(write)
+            if job_id is not None and job_id in failed:
+                first.setdefault(job_id, record)
+    return [
+        QuarantinedJob(job_id, shard_of(job_id, shards), record.seq, record.at, failed[job_id])
+        for job_id, record in first.items()
+    ]
+
+
+def decode_write(body: bytes) -> AnyWrite:
+    """Decodes a write that was set aside."""
+    return _decode.decode(body)
+
+
+class Applied(msgspec.Struct):
+    """State of a job in quarantine: its row with the writes that were set aside."""
+
+    job: JobRecord | None
+    executions: dict[str, Execution] = {}
+
+
+def apply_writes(row: JobRecord | None, writes: Iterable[AnyWrite]) -> Applied:
+    """Returns what a job's row and executions would be if its writes had been projected."""
+    found = Applied(row, {})
+    for write in writes:
+        match write:
+            case PutJob():
+                found.job = JobRecord(write.id, write.spec, write.life)
+            case MoveJob() if found.job is not None:
+                found.job = replace(found.job, life=replace(write.life, line=0))
+            case DropJob():
+                found.job, found.executions = None, {}
+            case PutExecution():
+                found.executions[write.execution.id] = write.execution
+            case _:
+                continue
+    return found

@@ -1,0 +1,93 @@
+"""Quarantine in SQLite: finds the jobs that cannot be projected, keeps and repairs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from rota.core.model import JobId
+from rota.core.outcome import AnyWrite
+from rota.store.projection.quarantine import (
+    Quarantine,
+    QuarantinedJob,
+    QuarantinedWrite,
+    decode_write,
+    find_failing_jobs,
+    quarantined_by,
+    set_aside,
+)
+from rota.store.projection.shards import Window
+from rota.store.protocol import Seq, StoreError
+from rota.store.sqlite.connect import fetch, run_in_bulk
+from rota.store.sqlite.projection import write_changes
+
+
+def is_of_the_data(error: BaseException) -> bool:
+    """Returns whether a projection failed because of what it wrote, not because of where."""
+    if isinstance(error, apsw.Error):
+        return isinstance(error, apsw.ConstraintError | apsw.MismatchError | apsw.TooBigError)
+    # Anything else is a mistake of this program that some job brings out.
+    return isinstance(error, Exception) and not isinstance(error, StoreError | OSError)
+
+
+def read_quarantine(connection: apsw.Connection) -> Quarantine:
+    """Returns all jobs that are set aside."""
+    found = fetch(connection, "SELECT job_id, shard, seq, at, reason FROM quarantine")
+    return {row[0]: QuarantinedJob(row[0], row[1], Seq(row[2]), row[3], row[4]) for row in found}
+
+
+def read_quarantined_writes(
+    connection: apsw.Connection, job_ids: Sequence[JobId]
+) -> list[QuarantinedWrite]:
+    """Returns the writes of these jobs that were set aside, in their order."""
+    places = ", ".join("?" * len(job_ids))
+    found = fetch(
+        connection,
+        'SELECT job_id, seq, "index", body FROM quarantined_writes'
+        f' WHERE job_id IN ({places}) ORDER BY seq, "index", job_id',
+        job_ids,
+    )
+    return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
+
+
+def set_failed_jobs_aside(
+    connection: apsw.Connection, window: Window, quarantine: Quarantine
+) -> dict[JobId, str]:
+    """Sets those jobs of a window aside that fail by themselves; returns them with the reasons.
+
+    Raises what failed if it is not about any job.
+    """
+
+    async def trial(due: Sequence[Sequence[AnyWrite]]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            write_changes(connection, due, min(window.positions))
+        finally:
+            connection.execute("ROLLBACK")
+
+    due = window.due()
+    set_aside(window.records, due, quarantine)
+    finding = find_failing_jobs(due, trial, is_of_the_data)
+    try:
+        finding.send(None)
+    except StopIteration as stop:
+        failed: dict[JobId, str] = stop.value
+    else:
+        raise AssertionError("a trial on SQLite never waits")
+    entries = quarantined_by(window.records, failed, window.shards)
+    run_in_bulk(
+        connection,
+        "INSERT INTO quarantine VALUES",
+        [(one.job_id, one.shard, one.seq, one.at, one.reason) for one in entries],
+    )
+    return failed
+
+
+def repair(connection: apsw.Connection, job: QuarantinedJob) -> None:
+    """Projects what was set aside of a job; raises what fails, and then nothing has changed."""
+    with connection:
+        writes = read_quarantined_writes(connection, [job.job_id])
+        for table in ("quarantine", "quarantined_writes"):
+            connection.execute(f"DELETE FROM {table} WHERE job_id = ?", (job.job_id,))
+        write_changes(connection, [[decode_write(one.body) for one in writes]], job.shard)
