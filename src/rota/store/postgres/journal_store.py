@@ -19,6 +19,7 @@ from rota.store.postgres.durability import DURABILITY, judged, read_durability
 from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
 from rota.store.postgres.load import load_snapshot, read_spill_queues
+from rota.store.postgres.partitions import make_partitions
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.client import Projection
 from rota.store.protocol import (
@@ -280,8 +281,19 @@ class PostgresJournalStore(PostgresInbox):
         body = encode_record(writes)
         head = next_head(after, epoch, at, body)
         row = (head.seq, epoch, at, body, head.hash, after.hash)
+
+        async def work(connection: Connection) -> None:
+            await self._append(connection, row, consumed)
+
         # The loop that appends is never cancelled in the middle of a turn.
-        await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
+        try:
+            await self._appends.write(work, is_left_alone=True)
+        except StoreError as error:
+            if not isinstance(error.__cause__, asyncpg.CheckViolationError):
+                raise
+            # The projector makes partitions ahead; where it is away, the leader does it.
+            await self.make_partitions()
+            await self._appends.write(work, is_left_alone=True)
         self._projection.note_appended(head.seq, len(writes))
         return head
 
@@ -320,6 +332,12 @@ class PostgresJournalStore(PostgresInbox):
             )
         )
         return follow_chain(after, [tuple(row) for row in found], limit)
+
+    async def make_partitions(self) -> None:
+        """Makes the partitions for the next records."""
+        sql, limits = "SELECT max(seq) FROM rota.journal", self._address.limits
+        newest = await self._appends.read(lambda c: c.fetchval(sql))
+        await self._appends.write(lambda c: make_partitions(c, Seq(newest or 0), None, limits))
 
     async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
         found = await self._follows.read(

@@ -31,7 +31,7 @@ from rota.store.limits import (
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.load import read_positions
 from rota.store.postgres.logs_and_files import remove_outputs
-from rota.store.postgres.partitions import drop_old_journal, make_partitions
+from rota.store.postgres.partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.quarantine import (
@@ -43,6 +43,7 @@ from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
 from rota.store.projection.shards import Window
 from rota.store.protocol import (
     DivergedError,
+    Dropped,
     Head,
     JournalRecord,
     NewerRecordError,
@@ -106,7 +107,7 @@ class Projector:
         )
         self._changed = changed
         self._positions: dict[int, Head] = {}
-        self._appended = Seq(0)
+        self._appended = self._wanted = Seq(0)
         self._writes = 0
         self._leads = self._stands_in = self._closing = False
         self._advanced_at = self._lags_since = self._projected_at = 0.0
@@ -125,7 +126,7 @@ class Projector:
     async def start(self) -> None:
         """Reads how far journal and tables are, makes partitions, and begins."""
         await self._read_all()
-        await self._make_partitions(self._appended, None)
+        self._made_until = Seq(self._appended + self._limits.journal_partition_records // 2)
         self._task = asyncio.create_task(self._run(), name="rota-projector")
 
     # Called by the store
@@ -168,6 +169,23 @@ class Projector:
         finally:
             self._waiting = [one for one in self._waiting if one[1] is not waiter]
 
+    def want(self, seq: Seq) -> None:
+        """Notes that a reader in another process waits for record `seq`."""
+        self._wanted = max(self._wanted, seq)
+        self._see_appended(seq)
+        self._wake.set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads."""
+        return self._leads
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops the oldest day of finished work that was over before then, or some of the rest."""
+        dropped = await self._lanes[0].connection.write(lambda c: drop_old(c, before))
+        self.sweep_soon()
+        return dropped
+
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""
         self._to_sweep = True
@@ -203,6 +221,10 @@ class Projector:
         return self._projected < self._appended
 
     @property
+    def _awaited(self) -> bool:
+        return bool(self._waiting) or self._wanted > self._projected
+
+    @property
     def _projects(self) -> bool:
         return self._leads or self._stands_in
 
@@ -234,7 +256,7 @@ class Projector:
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
                 # More has come: it may be time, or not yet.
-                if (left_s := self._pause_s()) > 0 and not self._waiting:
+                if (left_s := self._pause_s()) > 0 and not self._awaited:
                     await asyncio.sleep(min(left_s, PROJECTION_TICK_S))
 
     def _pause_s(self) -> float:
@@ -243,10 +265,10 @@ class Projector:
         if self._trouble:
             return PROJECTION_RETRY_S
         if not self._projects:
-            return PROJECTION_TICK_S if self._waiting else limits.projection_watch_s
+            return PROJECTION_TICK_S if self._awaited else limits.projection_watch_s
         if not self._lags:
             return 0 if self._to_sweep else PROJECTION_IDLE_LOOK_S
-        if self._waiting or self._writes >= limits.projection_begin_writes:
+        if self._awaited or self._writes >= limits.projection_begin_writes:
             return 0
         gather_s = (
             limits.postgres_projection_idle_s
