@@ -58,6 +58,11 @@ FUNCTIONS = """
 SELECT proname, pg_get_functiondef(oid), proacl::text FROM pg_proc
 WHERE pronamespace = 'rota'::regnamespace ORDER BY 1
 """
+VIEWS = """
+SELECT viewname, definition, reloptions, relacl::text FROM pg_views
+JOIN pg_class ON relname = viewname AND relnamespace = 'rota'::regnamespace
+WHERE schemaname = 'rota' ORDER BY 1
+"""
 
 
 def unpack(folder: Path) -> Path:
@@ -185,7 +190,7 @@ async def test_a_database_of_0_1_has_the_baseline_schema_then() -> None:
     old, new = await restored(), Cell()
     for cell in (old, new):
         await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
-    for asked in (COLUMNS, INDEXES, FUNCTIONS):
+    for asked in (COLUMNS, INDEXES, FUNCTIONS, VIEWS):
         async with old.connected() as before, new.connected() as after:
             assert await before.fetch(asked) == await after.fetch(asked)
     steps = "SELECT number, name, checksum FROM rota.migrations"

@@ -108,7 +108,7 @@ class InboxReader:
         return True
 
     def _read(self, entry: InboxEntry) -> Submit | Reject:
-        if entry.kind is InboxKind.SPEC:
+        if entry.kind == InboxKind.SPEC:
             return self._read_spec(entry.body)
         return decode_submission(entry.body)
 

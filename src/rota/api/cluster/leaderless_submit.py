@@ -150,7 +150,7 @@ class LeaderlessInbox:
         return receipt
 
     def _jobs_in(self, entry: InboxEntry) -> Sequence[NewJob]:
-        if entry.kind is InboxKind.SPEC:
+        if entry.kind == InboxKind.SPEC:
             return self._read_spec(entry.body).jobs
         return decode_submission(entry.body).jobs
 
