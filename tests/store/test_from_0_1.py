@@ -19,7 +19,7 @@ from rota.alerts.rules import AlertSettings
 from rota.core.commands import Timing
 from rota.core.model import JobId
 from rota.core.outcome import JobsAccepted, decode_receipt
-from rota.engine.inbox import decode_submission
+from rota.engine.inbox import read_submission
 from rota.engine.standby import build_scheduler
 from rota.store.files.blobs import Blobs, FolderBlobs
 from rota.store.migrate import known_migrations, missing_in_file
@@ -104,7 +104,7 @@ async def assert_is_understood(store: Any) -> None:
     (await build_scheduler(snapshot, Timing(), newest)).check()
     assert isinstance(decode_receipt((await store.queries.key("key-1")).receipt), JobsAccepted)
     entry = await store.journal.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
-    submission = decode_submission(entry.body)
+    submission = read_submission(entry)
     assert submission.key.key == "left-key"
     assert submission.jobs[0].spec.terms.name == "left"
     for name, kind in ((SETTINGS_KEY, AlertSettings), (STATE_KEY, SavedAlerts)):
