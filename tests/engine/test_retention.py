@@ -104,9 +104,7 @@ async def test_a_clock_that_is_set_a_year_ahead_deletes_nothing() -> None:
 async def test_a_server_that_does_not_lead_deletes_nothing() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
-    retention = Retention(
-        rig.store, rig.clock, lambda: rig.engine.standing().leads, 30 * DAY_MS
-    )
+    retention = Retention(rig.store, rig.clock, lambda: rig.engine.standing().leads, 30 * DAY_MS)
     assert await retention.forget(rig.clock.now() + DAY_MS) == 0
     assert await rig.state(DONE) is JobState.SUCCEEDED
 

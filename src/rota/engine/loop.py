@@ -265,7 +265,9 @@ class Engine:
                 self._store, self.clock, self._read_spec, self._post_entry, self._limits
             )
             # Jobs that came while no server led go before new ones.
-            self._inbox_task.start(reader.run(self._open, self._key_filter.inbox_drained))
+            self._inbox_task.start(
+                reader.run(self._election.epoch, self._open, self._key_filter.inbox_drained)
+            )
 
     def _open(self) -> None:
         self._is_open = True
@@ -292,9 +294,17 @@ class Engine:
             is_bug = not isinstance(error, StoreError)
             log.error(event, reason=str(error), exc_info=is_bug)
         self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
+        if self._in_turn and not isinstance(error, StoreError | UnavailableError):
+            await self._count_inbox_failures()
         self._in_turn = False
         await self._end_term()
         await self._lookers.let_look()
+
+    async def _count_inbox_failures(self) -> None:
+        """Counts the failed turn at the inbox entries in it: one of them may be the cause."""
+        if entries := self._callers.entries_in_turn():
+            with suppress(StoreError):  # then one more turn fails
+                await self._journal.count_inbox_failures(entries)
 
     def suspect_leader(self, epoch: int) -> None:
         """Notes that the leader of `epoch` does not answer this server any more; 0: it does."""
@@ -350,7 +360,7 @@ class Engine:
             raise UnavailableError(f"not ready: {self._trouble}")
         return await self._step(event)
 
-    async def _post_entry(self, event: AnyInput, entry: int) -> AnyReceipt:
+    async def _post_entry(self, event: AnyInput, entry: int | None) -> AnyReceipt:
         if not self._decides:
             raise UnavailableError(f"not ready: {self._trouble}")
         return await self._step(event, entry)

@@ -36,8 +36,7 @@ RESTART_S_MIN = 0.1
 RESTART_S_MAX = 5.0
 """The longest such pause."""
 _PROGRAM = (
-    "import sys; sys.modules['rich'] = None;"
-    " from rota.processes.background import main; main()"
+    "import sys; sys.modules['rich'] = None; from rota.processes.background import main; main()"
 )
 """structlog loads `rich` where it is installed, for colours that this process never shows: 5 MB."""
 SILENT_S = 5.0

@@ -207,6 +207,19 @@ NODE_KEPT_MS = 24 * 3600 * 1000
 """How long a server that says nothing stays listed: an operator should see that one is missing."""
 INBOX_PUT_TRIES = 5
 """How often a submission is put again because an entry with its key has just left the inbox."""
+INBOX_TAKE_BYTES = 64 * 1024 * 1024
+"""Bodies of inbox entries read at once, or a single larger one: a leader holds them all in
+memory."""
+INBOX_SPEC_BYTES_MAX = 33 * 1024 * 1024
+"""The body of an entry that an application made by SQL. `rota.submit` takes as much as POST /jobs,
+and adds an id; what is larger was not made by it, and is not read."""
+INBOX_SET_ASIDE_MS = 7 * 24 * 3600 * 1000
+"""How long the reason stays for which an inbox entry was set aside: its submitter may look after a
+weekend."""
+INBOX_SET_ASIDE_MAX = 10_000
+"""Reasons that are kept: an application that goes wrong submits without end."""
+INBOX_SET_ASIDE_BODY_BYTES = 16 * 1024
+"""A body up to this size is kept beside the reason: together a full table takes 160 MiB."""
 CHECKUP_S = 10.0
 """How long `rota doctor` and `rota migrate --check` wait for one answer of the database."""
 OBJECT_BYTES_MAX = 16 * 1024 * 1024 * 1024
@@ -247,6 +260,8 @@ class StoreLimits:
     free_pages_per_drop: int = FREE_PAGES_PER_DROP
     tokens_max: int = TOKENS_MAX
     audit_drops_min: int = AUDIT_DROPS_MIN
+    inbox_take_bytes: int = INBOX_TAKE_BYTES
+    inbox_set_aside_max: int = INBOX_SET_ASIDE_MAX
     spool_uploads_max: int = SPOOL_UPLOADS_MAX
     journal_partition_records: int = JOURNAL_PARTITION_RECORDS
     spilled_rows_per_fetch: int = SPILLED_ROWS_PER_FETCH

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LANES_MAX = 4
 """Connections that project at most: as many as there are shards."""
 CORES_PER_LANE = 4
-"""Cores of the machine for each of them: the scheduler, the database and workers need the others."""
+"""Cores of the machine for each of them: scheduler, database and workers need the others."""
 
 
 async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | PostgresStore:
