@@ -83,12 +83,12 @@ def appends_that_fail(*job_ids: str, only: JobState | None = None) -> Callable[[
     def prepare(rig: Rig) -> None:
         inner = rig.journal.inner
 
-        async def append(*given: Any) -> None:
+        async def append(*given: Any) -> Any:
             writes: list[AnyWrite] = [one for arg in given if isinstance(arg, list) for one in arg]
             jobs = [write for write in writes if isinstance(write, PutJob)]
             if any(one.id in job_ids and only in (None, one.life.state) for one in jobs):
                 raise RuntimeError("a bug")
-            await inner.append(*given)
+            return await inner.append(*given)
 
         rig.journal.inner = stand_in(inner, append=append)
 

@@ -80,11 +80,11 @@ ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
 """Threads that wait for the disk with files."""
-POSTGRES_PROJECTION_WINDOW_WRITES = 50_000
+POSTGRES_PROJECTION_WINDOW_WRITES = 150_000
 """The same as PROJECTION_WINDOW_WRITES where a projection holds up no append: wider, so that under
 load most jobs have ended within it. One that has not is written two or three times, into all
 indexes."""
-PROJECTION_BEGIN_WRITES = 20_000
+PROJECTION_BEGIN_WRITES = 150_000
 """Writes from which PostgreSQL's projection begins, with no reader waiting: few enough that it
 works beside the loop all the time, and that little is left to do when the last job has ended."""
 PROJECTION_LAG_S = 0.5
