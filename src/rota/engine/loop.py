@@ -159,7 +159,7 @@ class Engine:
         self._clock_monitor = ClockMonitor(clock)
         self._projection_lag = ProjectionLag(clock)
         self._wake: asyncio.Future[None] | None = None
-        self._in_turn = False
+        self._in_turn = self._renews_late = False
         self._lookers = Lookers()
         self._forecaster = Forecaster(clock, self._look)
         self._outlooks = Outlooks(clock, self._forecaster, self._look, self._ready_scheduler)
@@ -432,6 +432,8 @@ class Engine:
 
     def _leadership_changed(self) -> None:
         """Reacts to leadership that was renewed or lost, or whose trust has ended."""
+        if self._renews_late:
+            return  # the turn under way learns it
         if not self._election.trusted:
             self._trouble = "the leader could not renew its leadership: it cannot reach the store"
             self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
@@ -472,6 +474,8 @@ class Engine:
         )
         scheduler = self._ready_scheduler()
         outcome = scheduler.turn(events, now)
+        if not self._election.trusted:
+            await self._renew_late()
         decided, consumed = self.clock.fine_s(), self._callers.consumed(outcome)
         if outcome.writes:
             self._callers.encode_answers(outcome)
@@ -500,6 +504,17 @@ class Engine:
         await self._callers.go_first()
         self._observer.turn_finished(outcome, durable - decided, durable - began)
         self._forecaster.observe_turn(outcome, scheduler, now)
+
+    async def _renew_late(self) -> None:
+        """Renews leadership that ended during a long turn, before anything of it leaves.
+
+        FencedError: another server leads, and the turn is void.
+        """
+        self._renews_late = True
+        try:
+            await self._election.renew()
+        finally:
+            self._renews_late = False
 
     def _take_refills(self, answers: Sequence[Refilled]) -> None:
         # Beyond the inbox's limit: without these jobs the polls that wait in it may find none.
