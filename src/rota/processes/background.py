@@ -82,8 +82,8 @@ class BackgroundProcess:
         match await self._channel.receive():
             case Lead(leads):
                 self._projector.lead(leads=leads)
-            case Appended(seq, writes):
-                self._projector.note_appended(seq, writes)
+            case Appended(record, writes):
+                self._projector.note_appended(record, writes)
             case Want(seq):
                 self._projector.want(seq)
             case SweepSoon():

@@ -25,12 +25,16 @@ from rota.processes.messages import (
     Want,
 )
 from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.protocol import ProjectionStatus, Seq, StoreError, TablesBehindError
+from rota.store.protocol import (
+    ProjectionStatus,
+    Seq,
+    StoredRecord,
+    StoreError,
+    TablesBehindError,
+)
 
 log = structlog.get_logger("rota.processes")
 
-TELL_S = 0.005
-"""How often the background process is told of appended records at most."""
 RESTART_S_MIN = 0.1
 """Pause before the process is started again after it ended by itself."""
 RESTART_S_MAX = 5.0
@@ -63,9 +67,7 @@ class BackgroundClient:
         self._channel: Channel[FromBackground] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._leads = self._closing = False
-        self._appended, self._told = Seq(0), Seq(0)
-        self._writes = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._appended = Seq(0)
         self._wanted = Seq(0)
         self._waiting: deque[tuple[Seq, asyncio.Future[None]]] = deque()
         self._restarts = 0
@@ -97,13 +99,13 @@ class BackgroundClient:
             self._leads = leads
             self._send(Lead(leads))
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes a record that this server has appended; the process hears of many at once."""
-        self._appended = seq
-        self._writes += writes
-        if self._timer is None:
-            self._tell()
-            self._timer = asyncio.get_running_loop().call_later(TELL_S, self._tell_again)
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Tells the process of a record that this server has appended."""
+        self._appended = record.seq
+        channel = self._channel
+        # A process that does not keep up reads from the journal what it was not sent.
+        if channel is not None and not channel.is_full:
+            channel.send(Appended(record, writes))
 
     async def reached(self, seq: Seq) -> None:
         """Returns when the tables have record `seq`; raises TablesBehindError if that takes too
@@ -137,9 +139,6 @@ class BackgroundClient:
         if self._closing:
             return
         self._closing = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._tell()
         self._send(Stop())
         process = self._process
         if process is not None:
@@ -167,9 +166,8 @@ class BackgroundClient:
         self._send(self._settings)
         self._send(Lead(self._leads))
         if self._appended:
-            self._send(Appended(self._appended, 0))
-        if self._waiting:
-            self._send(Want(self._wanted))
+            # Also what it was not told of: this one must not wait until a reader comes.
+            self._send(Want(max(self._appended, self._wanted)))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -227,17 +225,6 @@ class BackgroundClient:
             elif status.trouble:
                 error = StoreError(f"the tables cannot follow the journal: {status.trouble}")
                 waiter.set_exception(error)
-
-    def _tell_again(self) -> None:
-        self._timer = None
-        if self._told != self._appended:
-            self._tell()
-            self._timer = asyncio.get_running_loop().call_later(TELL_S, self._tell_again)
-
-    def _tell(self) -> None:
-        if self._told != self._appended:
-            self._send(Appended(self._appended, self._writes))
-            self._told, self._writes = self._appended, 0
 
     def _send(self, message: ToBackground) -> None:
         if self._channel is not None:

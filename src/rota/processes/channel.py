@@ -9,8 +9,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-FRAME_BYTES_MAX = 1 << 20
+FRAME_BYTES_MAX = 1 << 27
 """A longer frame is not one of ours."""
+BUFFER_BYTES_MAX = 1 << 24
+"""Bytes that wait for the other process, from which on it counts as full."""
 _LENGTH = struct.Struct("<I")
 
 M = TypeVar("M")
@@ -36,8 +38,13 @@ class Channel(Generic[M]):
         reader, writer = await asyncio.open_unix_connection(sock=end)
         return Channel(reader, writer, kind)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the other process has not taken what was sent before."""
+        return self._writer.transport.get_write_buffer_size() > BUFFER_BYTES_MAX
+
     def send(self, message: msgspec.Struct) -> None:
-        """Sends a message; they are few and small, so nobody waits for the buffer."""
+        """Sends a message; large ones only if it is not full."""
         if not self._writer.is_closing():
             data = self._encode(message)
             self._writer.write(_LENGTH.pack(len(data)) + data)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from rota.core.model import Millis
-from rota.store.protocol import ProjectionStatus, Seq
+from rota.store.protocol import ProjectionStatus, Seq, StoredRecord
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -32,9 +32,9 @@ class Lead(Message, frozen=True, tag="l"):
 
 
 class Appended(Message, frozen=True, tag="a"):
-    """The journal ends at `seq`, which brought so many writes since the last of these messages."""
+    """The newest record of the journal, which has so many writes."""
 
-    seq: Seq
+    record: StoredRecord
     writes: int
 
 

@@ -134,6 +134,9 @@ CLOSE_S = 2.0
 """How long closing a connection may take when a server stops."""
 PROJECTION_WAIT_S = 2.0
 """How long a reader waits for the projection before it is asked to try again."""
+PROJECTION_AT_HAND_BYTES = 64 * 1024 * 1024
+"""Appended records that a projector keeps until they are projected, so that it need not read them:
+a second of the highest load."""
 PROJECTION_BEHIND_WRITES_MAX = 200_000
 """Writes behind from which a reader does not wait at all: that would take longer anyway."""
 PROJECTION_TICK_S = 0.005

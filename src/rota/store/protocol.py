@@ -415,6 +415,16 @@ class JournalRecord(msgspec.Struct, frozen=True):
         return Head(self.seq, self.hash)
 
 
+class StoredRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One record as it is stored."""
+
+    seq: Seq
+    epoch: Epoch
+    at: Instant
+    hash: bytes
+    body: bytes
+
+
 class Leadership(Protocol):
     """Leader election: says who should append. Safety comes from the journal's positions."""
 

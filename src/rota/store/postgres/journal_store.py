@@ -45,6 +45,7 @@ from rota.store.protocol import (
     Seq,
     Snapshot,
     SpilledJobs,
+    StoredRecord,
     StoreError,
 )
 
@@ -354,7 +355,9 @@ class PostgresJournalStore(PostgresInbox):
             # The projector makes partitions ahead; where it is away, the leader does it.
             await self.make_partitions()
             await self._appends.write(work, is_left_alone=True)
-        self._projection.note_appended(head.seq, len(writes))
+        self._projection.note_appended(
+            StoredRecord(head.seq, epoch, at, head.hash, body), len(writes)
+        )
         return head
 
     async def _append(

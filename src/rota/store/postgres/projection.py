@@ -81,6 +81,10 @@ _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
 """
+_STILL = """
+SELECT (SELECT count(*) FROM rota.quarantine), (SELECT hash FROM rota.journal WHERE seq = $1)
+"""
+"""What must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 _NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
@@ -125,8 +129,12 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        quarantined = await self._connection.fetchval("SELECT count(*) FROM rota.quarantine")
-        return there == window.positions and quarantined == len(self._quarantine)
+        quarantined, last = await self._connection.fetchrow(_STILL, window.end.seq) or (0, None)
+        return (
+            there == window.positions
+            and last == window.end.hash
+            and quarantined == len(self._quarantine)
+        )
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""

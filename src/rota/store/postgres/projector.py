@@ -10,6 +10,7 @@ of a transaction would block all others: its transaction is ended.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from rota.core.model import Instant
 from rota.store.journal import ChainReader
 from rota.store.limits import (
     POSTGRES_PROJECTION_WINDOW_WRITES,
+    PROJECTION_AT_HAND_BYTES,
     PROJECTION_BEHIND_WRITES_MAX,
     PROJECTION_DEADLINE_S,
     PROJECTION_FEW_WRITES,
@@ -49,6 +51,7 @@ from rota.store.protocol import (
     NewerRecordError,
     ProjectionStatus,
     Seq,
+    StoredRecord,
     StoreError,
     StoreFullError,
     TablesBehindError,
@@ -69,6 +72,44 @@ _NEWEST = "SELECT max(seq) FROM rota.journal"
 
 class QuarantineFullError(StoreError):
     """Raised when so many jobs cannot be projected that it is not the jobs' fault."""
+
+
+class RecordsAtHand:
+    """Newest records as the server appended them: they need not be read from the database.
+
+    They are bounded; what is not here is in the journal. A projection verifies in its transaction
+    that the journal has the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._records: deque[StoredRecord] = deque()
+        self._bytes = 0
+
+    def add(self, record: StoredRecord) -> None:
+        """Adds the newest record; after a gap, or when they are too large, begins anew."""
+        size = len(record.body)
+        follows = not self._records or self._records[-1].seq + 1 == record.seq
+        if not follows or self._bytes + size > PROJECTION_AT_HAND_BYTES:
+            self._records.clear()
+            self._bytes = 0
+        if size <= PROJECTION_AT_HAND_BYTES:
+            self._records.append(record)
+            self._bytes += size
+
+    def after(self, head: Head) -> list[JournalRecord]:
+        """Returns the next window after `head`; empty: it is not here as a whole."""
+        records = self._records
+        while records and records[0].seq <= head.seq:
+            self._bytes -= len(records.popleft().body)
+        if not records or records[0].seq != head.seq + 1:
+            return []
+        chain_reader, writes, found = ChainReader(head), 0, list[JournalRecord]()
+        for one in records:
+            if writes >= POSTGRES_PROJECTION_WINDOW_WRITES:
+                break
+            found.append(chain_reader.read(one.seq, one.epoch, one.at, one.hash, one.body))
+            writes += len(found[-1].writes)
+        return found
 
 
 class _Lane:
@@ -117,6 +158,7 @@ class Projector:
         self._quarantine: Quarantine = {}
         self._quarantine_stamp = -1
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
+        self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
         self._to_sweep = True
         self._made_until = Seq(0)
@@ -142,9 +184,10 @@ class Projector:
             self._leads = leads
             self._wake.set()
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes that the journal ends at `seq`, which brought so many more writes."""
-        self._see_appended(seq)
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Notes the newest record of the journal, which has so many writes."""
+        self._at_hand.add(record)
+        self._see_appended(record.seq)
         self._writes += writes
         self._wake.set()
 
@@ -194,6 +237,7 @@ class Projector:
     async def start_over(self) -> None:
         """Reads everything anew: the database is not the one that was read before."""
         self._appended = Seq(0)
+        self._at_hand = RecordsAtHand()
         await self._read_all()
 
     async def close(self) -> None:
@@ -349,7 +393,9 @@ class Projector:
     async def _project(self) -> None:
         """Projects the next records into all shards that lack them."""
         lowest = min(self._positions.values(), key=lambda head: head.seq)
-        records = await self._reader.read(lambda c: _read_records(c, lowest))
+        records = self._at_hand.after(lowest)
+        if not records:
+            records = await self._reader.read(lambda c: _read_records(c, lowest))
         if not records:
             self._appended = self._projected
             return
