@@ -54,8 +54,9 @@ class SpillConformance:
             first, other, none = await store.journal.read_spilled(
                 [Refill(SPILL_QUEUE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
             )
-            assert (ids(first), ids(other), ids(none)) == ([4, 7], [22, 24, 27, 29], [])
-            assert first[0] == JobRecord(
+            numbers = [ids(one.jobs) for one in (first, other, none)]
+            assert numbers == [[4, 7], [22, 24, 27, 29], []]
+            assert first.jobs[0] == JobRecord(
                 put_spilled(4).id, put_spilled(4).spec, put_spilled(4).life
             )
 
@@ -72,7 +73,7 @@ class SpillConformance:
                 DropJob(JobId("job-0005")),
             )
             (left,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)], leader.seq)
-            assert ids(left) == [2, 6]
+            assert ids(left.jobs) == [2, 6]
             snapshot = await store.journal.load()
             assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 2}
             assert ids(snapshot.jobs) == [1, 2, 4, 6]
@@ -126,7 +127,8 @@ class SpillConformance:
                 await leader.append(*record)
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
             found = await store.journal.read_spilled(wanted, leader.seq)
-        for refill, jobs in zip(wanted, found, strict=True):
+        for refill, spilled in zip(wanted, found, strict=True):
+            jobs = spilled.jobs
             orders = [job.spec.arrival_number for job in spill_queues.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
             assert [job.spec.arrival_number for job in jobs] == expected

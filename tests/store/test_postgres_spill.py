@@ -7,6 +7,7 @@ import pytest
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
+from rota.store.checksums import sealed
 from rota.store.limits import StoreLimits
 from rota.store.postgres import load as postgres_load
 from rota.store.postgres.store import PostgresStore
@@ -36,7 +37,7 @@ async def project_all(store: PostgresStore) -> None:
 
 async def read(store: PostgresStore) -> None:
     (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)], Seq(0))
-    assert ids(found) == [1, 2, 3, 4, 5, 6]
+    assert ids(found.jobs) == [1, 2, 3, 4, 5, 6]
 
 
 async def states(cell: Cell) -> dict[str, list[str]]:
@@ -78,7 +79,7 @@ async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> No
     async with cell.opened() as store:
         leader = await six_spilled(store)
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(put_spilled(1).spec))
-        newer = msgspec.msgpack.encode([*stored, "what is that?"])
+        newer = sealed(IDS[0], msgspec.msgpack.encode([*stored, "what is that?"]))
         async with cell.connected() as admin:
             await admin.execute(
                 "UPDATE rota.jobs_shelved SET spec = $1 WHERE id = $2", newer, IDS[0]
@@ -120,7 +121,7 @@ async def test_a_spill_queue_is_read_in_parts_and_no_further_than_was_asked() ->
         await six_spilled(store)
         for limit in range(1, 8):
             (found,) = await store.journal.read_spilled([Refill(SPILL_QUEUE, 1, limit, 1)], Seq(0))
-            assert ids(found) == [2, 3, 4, 5, 6][:limit]
+            assert ids(found.jobs) == [2, 3, 4, 5, 6][:limit]
 
 
 _MANY = """

@@ -250,6 +250,12 @@ INTENT_MS = 24 * 3600 * 1000
 """How long an object stays that was put and never referred to: longer than any upload takes."""
 UPLOAD_KEPT_S = 24 * 3600.0
 """How long an interrupted upload can be resumed."""
+DAMAGED_ROWS_NOTED = 1_000
+"""Damaged rows that a server remembers to have logged: a lost disk page must not fill the log."""
+DECODED_ROWS_AT_ONCE = 500
+"""Rows whose checksums are compared together: they fit into the processor's caches."""
+SEALED_ROWS_AT_ONCE = 2_000
+"""Rows of a store of 0.1 that get their checksums with one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

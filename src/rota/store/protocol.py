@@ -25,6 +25,7 @@ from rota.core.schedule_model import Calendar, Occurrence, Schedule
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.batched_lookup import Keys
 from rota.store.documents import Hooks, Nodes, Notes, Settings
+from rota.store.errors import StoreError as StoreError
 from rota.store.object_index import ObjectIndex
 from rota.store.queries import (
     EventQuery,
@@ -231,10 +232,6 @@ Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
 
 
-class StoreError(Exception):
-    """Failure of the store; nothing is known to have happened unless a subclass says so."""
-
-
 class FencedError(StoreError):
     """Raised when another writer has taken this position in the journal: this one leads no more."""
 
@@ -294,6 +291,16 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
+    damaged: Sequence[str] = ()
+    """Rows that are left out, each as kind and key: damaged ones, and those that need one."""
+
+
+class SpilledJobs(msgspec.Struct, frozen=True):
+    """Next jobs of a spill queue."""
+
+    jobs: tuple[JobRecord, ...]
+    damaged: tuple[int, ...] = ()
+    """Arrival numbers of jobs among them whose rows are damaged."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -361,11 +368,12 @@ class JournalStore(Leadership, Inbox, Protocol):
         """
         ...
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill], seen: Seq) -> list[SpilledJobs]:
         """Returns the next jobs of each spill queue, in order of arrival, as of record `seen` or
-        a later one."""
+        a later one.
+
+        Damaged rows do not count against the limit: with fewer jobs, the spill queue has ended.
+        """
         ...
 
     async def append(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import asyncpg
 
 from rota.core.limits import FIFO_GROUP_KEPT
-from rota.core.model import Instant, JobId, JobRecord
+from rota.core.model import Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import INBOX_PUT_TRIES
@@ -31,6 +31,7 @@ from rota.store.protocol import (
     LeaderRow,
     Seq,
     Snapshot,
+    SpilledJobs,
     StoreError,
 )
 
@@ -223,9 +224,7 @@ class PostgresJournalStore(PostgresInbox):
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         return await self._projector.load(kept)
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill], seen: Seq) -> list[SpilledJobs]:
         await self._projector.reached(seen)
         known = self._projector.known.shelf
         reading, rows_per_fetch = known.begin(), self._address.limits.spilled_rows_per_fetch

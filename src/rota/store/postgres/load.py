@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -13,42 +13,55 @@ from msgspec.structs import replace
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
+from rota.store.checksums import CRC_BYTES
+from rota.store.damage import Damage
 from rota.store.documents import read_settings
+from rota.store.errors import DamagedRowError
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.schedules_and_events import read_buffered_events, read_triggers
 from rota.store.postgres.window import stamp_of
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.projection.known_shelf import ShelfRow
-from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.protocol import Seq, Snapshot, SpilledJobs, Totals
+from rota.store.restorable import read_executions, restorable
 from rota.store.table_changes import JobStanding
 
 _by_arrival = attrgetter("spec.arrival_number")
-_by_number = itemgetter(3)
+_by_number = itemgetter(4)
 BATCH_MIN = 8
 """Jobs per batch, on average, from which it pays to have the database group them."""
 
 _SPILL_QUEUE = """
-SELECT id, life, spec FROM rota.jobs_shelved
+SELECT id, life, spec, ordinal FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """
 _BATCHES = """
-SELECT life, substr(spec, 1, $4) AS head, substr(spec, 1 + $4 + $5) AS tail,
-    string_agg(id, ','), array_agg(ordinal),
-    bool_and(substr(spec, 1 + $4, $5) = substr(int8send(ordinal), 9 - $5))
+SELECT life, head, tail, string_agg(id, ','), array_agg(ordinal),
+    bool_and(number = substr(int8send(ordinal), 9 - $5)),
+    string_agg(life_crc, ''::bytea), string_agg(spec_crc, ''::bytea)
 FROM (
-    SELECT id, life, spec, ordinal FROM rota.jobs_shelved
-    WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
+    SELECT id, ordinal,
+        substr(life, 1, greatest(0, octet_length(life) - 4)) AS life,
+        substr(life, octet_length(life) - 3) AS life_crc,
+        substr(spec, 1, $4) AS head,
+        substr(spec, 1 + $4, $5) AS number,
+        substr(spec, 1 + $4 + $5, greatest(0, octet_length(spec) - 4 - $4 - $5)) AS tail,
+        substr(spec, octet_length(spec) - 3) AS spec_crc
+    FROM (
+        SELECT id, life, spec, ordinal FROM rota.jobs_shelved
+        WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
+    ) k
 ) j
 GROUP BY life, head, tail
 """
 """The same jobs, grouped if they differ only in their arrival number, which is in the spec after so
-many bytes ($4) and so many bytes long ($5)."""
+many bytes ($4) and so many bytes long ($5), and in their checksums."""
 _AS_INDEXED = "SET LOCAL enable_sort = off"
 """Before the table is analysed, the planner takes a spill queue for short, and would read and sort
 all of it for each part."""
 _SPILL_QUEUES = """
-SELECT j.id, j.life, j.spec, v.number
+SELECT j.id, j.life, j.spec, j.ordinal, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
     WITH ORDINALITY AS v (line, place, size, number)
 CROSS JOIN LATERAL (
@@ -59,10 +72,10 @@ ORDER BY v.number, j.ordinal
 """
 
 
-class SpilledJobs(msgspec.Struct):
+class SpillRead(msgspec.Struct):
     """Jobs of some spill queues, read in one snapshot of the database."""
 
-    jobs: list[tuple[JobRecord, ...]]
+    jobs: list[SpilledJobs]
     """The next ones of each spill queue that was asked for."""
     stamp: str
     """The stamp of the last projection in that snapshot."""
@@ -72,44 +85,44 @@ class SpilledJobs(msgspec.Struct):
 
 async def read_spill_queues(
     connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder, rows_per_fetch: int
-) -> SpilledJobs:
+) -> SpillRead:
     """Returns the next jobs of each spill queue."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
         if len(wanted) == 1:
             jobs, found = await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)
-            return SpilledJobs([tuple(jobs)], stamp, found)
-        stored = await _fetch_spill_queues(connection, wanted)
-    spilled = _jobs_of_each(stored, wanted, bulk)
-    return SpilledJobs(spilled, stamp, list(_rows_of(chain.from_iterable(spilled), stored)))
+            return SpillRead([jobs], stamp, found)
+        spilled, found = await _read_each(connection, wanted, bulk)
+    return SpillRead(spilled, stamp, found)
 
 
 async def read_spill_queue(
     connection: Connection, wanted: Refill, bulk: BulkDecoder, rows_per_fetch: int
-) -> tuple[list[JobRecord], list[ShelfRow]]:
+) -> tuple[SpilledJobs, list[ShelfRow]]:
     """Reads one spill queue in parts that fit into the processor's caches while they are
     decoded."""
     await connection.execute(_AS_INDEXED)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
-    after, left, came_in_batches = wanted.after, wanted.limit, True
-    while left > 0:
-        size = min(left, rows_per_fetch)
+    damaged: list[Any] = []
+    after, came_in_batches = wanted.after, True
+    while len(jobs) < wanted.limit:
+        size, lost = min(wanted.limit - len(jobs), rows_per_fetch), len(damaged)
         position, found = (wanted.spill_queue, after, size), None
         if came_in_batches and bulk.number_position is not None:
             found = await _read_batches(connection, position, bulk)
             came_in_batches = found is not None
         if found is None:
             stored = await connection.fetch(_SPILL_QUEUE, *position)
-            stretch = list(bulk.jobs(stored))
+            stretch = bulk.jobs(stored, damaged)
             found = stretch, list(_rows_of(stretch, stored))
         jobs += found[0]
         rows_ += found[1]
-        left -= size
-        if len(found[0]) < size:
+        if len(found[0]) + len(damaged) - lost < size:
             break
-        after = jobs[-1].spec.arrival_number
-    return jobs, rows_
+        after = max(row[3] for row in damaged[lost:]) if lost < len(damaged) else after
+        after = max(after, jobs[-1].spec.arrival_number) if jobs else after
+    return SpilledJobs(tuple(jobs), tuple(row[3] for row in damaged)), rows_
 
 
 async def _read_batches(
@@ -121,9 +134,10 @@ async def _read_batches(
     found = await connection.fetch(_BATCHES, *position, start, width)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
-    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_number):
+    for life, head, tail, ids, orders, fits, *crcs in sorted(found, key=_by_first_number):
         encoded = EncodedSpec(len(head) + width + len(tail), head, width, tail)
-        batch = bulk.batch(EncodedBatch(life, encoded, ids.split(","), orders)) if fits else None
+        alike = EncodedBatch(life, encoded, ids.split(","), orders, *crcs)
+        batch = bulk.batch(alike) if fits else None
         # Only the index says that they come in order, so it is checked.
         if (
             batch is None
@@ -140,14 +154,18 @@ async def _read_batches(
     return jobs, rows_
 
 
-def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
-    """Yields the rows from which these jobs were decoded."""
+def _rows_of(jobs: Sequence[JobRecord], found: Sequence[Any]) -> Iterator[ShelfRow]:
+    """Yields the rows from which these jobs were decoded; `found` may have damaged ones too."""
+    if len(jobs) < len(found):
+        ids = {job.id: None for job in jobs}
+        found = [row for row in found if row[0] in ids]
     life, queue, standing = None, "", None
     for job, row in zip(jobs, found, strict=True):
         if standing is None or job.life is not life or job.spec.terms.queue != queue:
             life, queue = job.life, job.spec.terms.queue
             standing = _standing_of(job)
-        yield ShelfRow(job.id, job.spec, EncodedSpec(len(row[2]), row[2]), standing)
+        spec = row[2][:-CRC_BYTES]
+        yield ShelfRow(job.id, job.spec, EncodedSpec(len(spec), spec), standing)
 
 
 def _standing_of(job: JobRecord) -> JobStanding:
@@ -168,13 +186,28 @@ async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) 
     return found
 
 
-def _jobs_of_each(
-    found: Sequence[Any], wanted: Sequence[Refill], bulk: BulkDecoder
-) -> list[tuple[JobRecord, ...]]:
-    spilled: list[tuple[JobRecord, ...]] = [()] * len(wanted)
-    for number, part in groupby(found, _by_number):
-        spilled[number - 1] = tuple(bulk.jobs(part))
-    return spilled
+async def _read_each(
+    connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder
+) -> tuple[list[SpilledJobs], list[ShelfRow]]:
+    """Reads the next jobs of several spill queues."""
+    spilled = [SpilledJobs(())] * len(wanted)
+    rows_: list[ShelfRow] = []
+    stored = await _fetch_spill_queues(connection, wanted)
+    for number, group in groupby(stored, _by_number):
+        part = list(group)
+        damaged: list[Any] = []
+        jobs = tuple(bulk.jobs(part, damaged))
+        rows_ += _rows_of(jobs, part)
+        asked = wanted[number - 1]
+        spilled[number - 1] = SpilledJobs(jobs, tuple(row[3] for row in damaged))
+        if damaged and len(part) == asked.limit:
+            rest = replace(asked, after=part[-1][3], limit=len(damaged))
+            more, more_rows = await read_spill_queue(connection, rest, bulk, rest.limit)
+            rows_ += more_rows
+            spilled[number - 1] = SpilledJobs(
+                jobs + more.jobs, spilled[number - 1].damaged + more.damaged
+            )
+    return spilled, rows_
 
 
 async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
@@ -188,39 +221,54 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
             return None
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
-        jobs = await _live_jobs(connection)
-        found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
-        spill_counts = [(row[0], row[1]) for row in found]
-        wanted = [Refill(spill_queue, -1, kept, 0) for spill_queue, _ in spill_counts]
-        stored = await _fetch_spill_queues(connection, wanted)
-        jobs += chain.from_iterable(_jobs_of_each(stored, wanted, BulkDecoder()))
-        # Nearly in order already: Python's sort makes use of that.
-        jobs.sort(key=_by_arrival)
-        executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
-        workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
-        queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
-        settings = await connection.fetch("SELECT kind, body FROM rota.settings")
+        damage = Damage()
+        jobs, spill_counts = await _jobs(connection, kept, damage)
+        live = await connection.fetch(
+            "SELECT id, body, job_id FROM rota.executions_live ORDER BY id"
+        )
+        executions, without = read_executions(live, damage)
+        workers = await connection.fetch("SELECT id, body FROM rota.workers ORDER BY id")
+        queues = await connection.fetch("SELECT name, body FROM rota.queues ORDER BY name")
+        settings = await connection.fetch("SELECT kind, name, body FROM rota.settings")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
         plain = Snapshot(
             seq=Seq(meta[0]),
             jobs=jobs,
-            executions=[rows.execution(tuple(row)) for row in executions],
-            workers=[rows.worker(tuple(row)) for row in workers],
-            queues=[rows.queue(tuple(row)) for row in queues],
-            settings=read_settings((row[0], row[1]) for row in settings),
+            executions=executions,
+            workers=damage.whole(rows.worker, workers),
+            queues=damage.whole(rows.queue, queues),
+            settings=read_settings(((row[0], row[1], row[2]) for row in settings), damage),
             next_arrival_number=meta[1],
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
             spill_counts=spill_counts,
         )
-        return await _with_schedules(connection, plain)
+        return restorable(await _with_schedules(connection, plain, damage), damage, without)
 
 
-async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
+async def _jobs(
+    connection: Connection, kept: int, damage: Damage
+) -> tuple[list[JobRecord], list[tuple[int, int]]]:
+    """Returns the live jobs in order of arrival, and how many are in each spill queue."""
+    jobs = await _live_jobs(connection, damage)
+    counts = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
+    wanted = [Refill(row[0], -1, kept, 0) for row in counts]
+    spilled, _ = await _read_each(connection, wanted, BulkDecoder())
+    for one in spilled:
+        jobs += one.jobs
+        for number in one.damaged:
+            damage.note(DamagedRowError("spilled job with arrival number", str(number)))
+    # Nearly in order already: Python's sort makes use of that.
+    jobs.sort(key=_by_arrival)
+    whole = zip(counts, spilled, strict=True)
+    return jobs, [(row[0], row[1] - len(one.damaged)) for row, one in whole]
+
+
+async def _with_schedules(connection: Connection, plain: Snapshot, damage: Damage) -> Snapshot:
     """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
     decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
     reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
-    schedules = await connection.fetch("SELECT course, body FROM rota.schedules ORDER BY id")
-    calendars = await connection.fetch("SELECT body FROM rota.calendars ORDER BY name")
+    schedules = await connection.fetch("SELECT id, course, body FROM rota.schedules ORDER BY id")
+    calendars = await connection.fetch("SELECT name, body FROM rota.calendars ORDER BY name")
     return replace(
         plain,
         totals=replace(
@@ -228,17 +276,18 @@ async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
             decided=tuple((row[0], row[1], row[2]) for row in decided),
             reacted=tuple((row[0], row[1]) for row in reacted),
         ),
-        schedules=[rows.schedule(tuple(row)) for row in schedules],
-        calendars=[rows.calendar(tuple(row)) for row in calendars],
-        triggers=await read_triggers(connection),
-        buffered_events=await read_buffered_events(connection),
+        schedules=damage.whole(rows.schedule, schedules),
+        calendars=damage.whole(rows.calendar, calendars),
+        triggers=await read_triggers(connection, damage),
+        buffered_events=await read_buffered_events(connection, damage),
     )
 
 
-async def _live_jobs(connection: Connection) -> list[JobRecord]:
+async def _live_jobs(connection: Connection, damage: Damage) -> list[JobRecord]:
     """Reads in pages by id: PgBouncer would lose a cursor."""
     bulk = BulkDecoder()
     jobs: list[JobRecord] = []
+    damaged: list[Any] = []
     after = ""
     while True:
         found = await connection.fetch(
@@ -246,8 +295,10 @@ async def _live_jobs(connection: Connection) -> list[JobRecord]:
             after,
             LOAD_ROWS_PER_FETCH,
         )
-        jobs += bulk.jobs(found)
+        jobs += bulk.jobs(found, damaged)
         if len(found) < LOAD_ROWS_PER_FETCH:
             break
         after = found[-1][0]
+    for row in damaged:
+        damage.note(DamagedRowError("job", row[0]))
     return jobs

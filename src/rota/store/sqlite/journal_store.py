@@ -19,8 +19,9 @@ from typing import TypeVar
 import apsw
 
 from rota.core.limits import FIFO_GROUP_KEPT
-from rota.core.model import ExecutionId, Instant, JobId, JobRecord
+from rota.core.model import ExecutionId, Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
+from rota.store.errors import DamagedError
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import (
     CHECKPOINT_PAGES,
@@ -44,11 +45,21 @@ from rota.store.protocol import (
     LeaderRow,
     Seq,
     Snapshot,
+    SpilledJobs,
     StoreError,
     StoreFullError,
 )
 from rota.store.rows import Row
-from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_read_error,
+    as_store_error,
+    fetch,
+    fetch_one,
+    open_writer,
+    run_in_bulk,
+)
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.load import read_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_window, window_of
 from rota.store.sqlite.query_store import ReaderThreads
@@ -56,7 +67,7 @@ from rota.store.sqlite.retention import delete_outputs_later
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
-    row = LeaderRow(*fetch(connection, "SELECT holder, epoch, nonce, address FROM leader")[0])
+    row = LeaderRow(*fetch_one(connection, "SELECT holder, epoch, nonce, address FROM leader"))
     return row if row.epoch else None
 
 
@@ -95,7 +106,7 @@ def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[Jou
 def name_cell(connection: apsw.Connection, name: str) -> str:
     if name:
         connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
-    return str(fetch(connection, "SELECT cell FROM meta")[0][0])
+    return str(fetch_one(connection, "SELECT cell FROM meta")[0])
 
 
 def put_inbox(
@@ -134,6 +145,8 @@ def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
 
 T = TypeVar("T")
 
+_KEPT_KINDS: tuple[type[StoreError], ...] = (StoreFullError, DamagedError)
+"""Errors of the projection that readers get as they are; others are plain store errors."""
 _APPEND = """
 INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHERE epoch = ?2
 """
@@ -150,13 +163,23 @@ class SqliteJournalStore:
         limits: StoreLimits = STORE_LIMITS,
     ) -> None:
         self._limits = limits
+        self.file = DatabaseFile(path)
         self._connection = open_writer(path, "sqlite", vfs)
         # A checkpoint waits for the disk: it must not happen in the middle of an append.
         self._connection.wal_autocheckpoint(0)
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
-        self._watermark = self._read_watermark()
-        self._spill_readers = ReaderThreads(path, 1)
+        try:
+            self._watermark = self._read_watermark()
+            self._page_bytes = int(self._connection.pragma("page_size"))
+            self.file.opened()
+        except SQLITE_ERRORS as error:
+            self._connection.close()
+            raise as_read_error(error, f"cannot use {path}") from error
+        except StoreError:
+            self._connection.close()
+            raise
+        self._spill_readers = ReaderThreads(self.file, 1)
         self._bulk = BulkDecoder()
         self._on_leftovers = on_leftovers
         self._unfolded = Unfolded()
@@ -227,9 +250,7 @@ class SqliteJournalStore:
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         return await self._soon(lambda: self._load(kept))
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill], seen: Seq) -> list[SpilledJobs]:
         """Reads beside the thread that writes."""
         await self._reached(seen)
         return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
@@ -272,7 +293,7 @@ class SqliteJournalStore:
                 return
             try:
                 done.set_result(work())
-            except apsw.Error as error:
+            except SQLITE_ERRORS as error:
                 done.set_exception(as_store_error(error, self._connection))
             except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
                 done.set_exception(error)
@@ -337,8 +358,11 @@ class SqliteJournalStore:
         """Runs `work` in the writer's thread; returns once what it wrote is on the disk."""
 
         def durably() -> T:
+            self.file.check()
             self._demand_durability()
-            return work(self._connection)
+            done = work(self._connection)
+            self.file.check()
+            return done
 
         return await self._soon(durably)
 
@@ -346,6 +370,7 @@ class SqliteJournalStore:
         return await asyncio.wrap_future(self.submit(work))
 
     def _load(self, kept: int) -> Snapshot:
+        self.file.check()
         # After an append of unknown outcome only the file knows where the journal ends.
         self._unfolded.clear()
         self._watermark.set_appended(self._read_watermark().appended)
@@ -364,6 +389,7 @@ class SqliteJournalStore:
         newest = self._watermark.appended
         if seq > newest + 1:
             raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
+        self.file.check()
         self._demand_durability()
         row = (seq, epoch, at, encode_record(writes))
         try:
@@ -377,6 +403,7 @@ class SqliteJournalStore:
             raise FencedError(f"place {seq} in the journal is taken") from None
         if not taken:
             raise FencedError(f"epoch {epoch} is over: another server leads")
+        self.file.check()
         self._unfolded.add(JournalRecord(seq, epoch, at, writes))
         self._watermark.set_appended(seq)
         self._unprojected_writes += len(writes)
@@ -403,10 +430,12 @@ class SqliteJournalStore:
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
             self._projection_failed = True
-            cause = (
-                as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
-            )
-            kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
+            is_sqlite = isinstance(error, SQLITE_ERRORS)
+            cause = as_store_error(error, self._connection) if is_sqlite else error
+            kind = next((one for one in _KEPT_KINDS if isinstance(cause, one)), StoreError)
+            if isinstance(cause, DamagedError):
+                # Nobody would see what is accepted from here on.
+                self.file.damage = cause
             self._watermark.fail(kind(f"the tables cannot follow the journal: {cause}"))
             self._try_again_later()
 
@@ -444,12 +473,13 @@ class SqliteJournalStore:
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
+        self.file.note_wal(pages, self._page_bytes)
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
-        projected, newest = fetch(
+        projected, newest = fetch_one(
             self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
-        )[0]
+        )
         return Watermark(Seq(projected), Seq(newest or projected))
 
 

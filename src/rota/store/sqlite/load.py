@@ -8,25 +8,43 @@ from operator import attrgetter
 import apsw
 from msgspec.structs import replace
 
-from rota.core.model import JobRecord
+from rota.core.model import Execution, JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.documents import read_settings
+from rota.store.errors import DamagedRowError
 from rota.store.projection.bulk_decode import BulkDecoder
-from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.protocol import Seq, Snapshot, SpilledJobs, Totals
+from rota.store.restorable import read_executions, restorable
 from rota.store.rows import Row
-from rota.store.sqlite.connect import fetch
+from rota.store.sqlite.connect import fetch, fetch_one
 from rota.store.sqlite.events import read_buffered_events, read_triggers
 
 _by_arrival = attrgetter("spec.arrival_number")
 
 
 def read_spill_queue(
+    connection: apsw.Connection, spill_queue: int, after: int, limit: int, bulk: BulkDecoder
+) -> SpilledJobs:
+    """Returns the next jobs of a spill queue."""
+    jobs: list[JobRecord] = []
+    damaged: list[Row] = []
+    while True:
+        size, lost = limit - len(jobs), len(damaged)
+        jobs += bulk.jobs(_spilled_rows(connection, spill_queue, after, size), damaged)
+        # As many rows more as were damaged: with fewer jobs, the spill queue would seem to end.
+        if lost == len(damaged):
+            return SpilledJobs(tuple(jobs), tuple(row[3] for row in damaged))
+        after = max(damaged[-1][3], jobs[-1].spec.arrival_number if jobs else after)
+
+
+def _spilled_rows(
     connection: apsw.Connection, spill_queue: int, after: int, limit: int
 ) -> Iterator[Row]:
-    """Returns rows of id, life, spec: the next jobs of a spill queue."""
+    """Returns rows of id, life, spec, arrival number."""
     return connection.execute(
-        "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
+        "SELECT id, life, spec, ordinal FROM jobs INDEXED BY jobs_by_line"
         " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
         (spill_queue, after, limit),
     )
@@ -34,11 +52,10 @@ def read_spill_queue(
 
 def read_spill_queues(
     connection: apsw.Connection, wanted: Sequence[Refill], bulk: BulkDecoder
-) -> list[tuple[JobRecord, ...]]:
+) -> list[SpilledJobs]:
     """Returns the next jobs of each spill queue."""
     return [
-        tuple(bulk.jobs(read_spill_queue(connection, one.spill_queue, one.after, one.limit)))
-        for one in wanted
+        read_spill_queue(connection, one.spill_queue, one.after, one.limit, bulk) for one in wanted
     ]
 
 
@@ -47,53 +64,77 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
     queue."""
     connection.execute("BEGIN")
     try:
-        seq, order_next, submitted = fetch(
+        seq, order_next, submitted = fetch_one(
             connection, "SELECT folded_seq, order_next, submitted FROM meta"
-        )[0]
-        live_jobs = connection.execute(
-            f"SELECT id, life, spec FROM jobs WHERE state IN ({_placeholders(rows.JOB_LIVE)})",
-            rows.JOB_LIVE,
         )
-        bulk = BulkDecoder()
-        jobs = list(bulk.jobs(live_jobs))
-        spill_counts = fetch(connection, "SELECT line, count FROM lines")
-        for spill_queue, _ in spill_counts:
-            jobs += bulk.jobs(read_spill_queue(connection, spill_queue, -1, kept))
-        # Nearly in order already: Python's sort makes use of that, SQLite's would not.
-        jobs.sort(key=_by_arrival)
-        live_executions = connection.execute(
-            f"SELECT body FROM executions WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)})"
-            " ORDER BY id",
-            rows.EXECUTION_LIVE,
-        )
-        executions = [rows.execution(row) for row in live_executions]
-        settings = fetch(connection, "SELECT kind, body FROM settings")
+        damage = Damage()
+        jobs, spill_counts = _jobs(connection, kept, damage)
+        executions, without = _executions(connection, damage)
+        read = connection.execute
+        workers = damage.whole(rows.worker, read("SELECT id, body FROM workers"))
+        queues = damage.whole(rows.queue, read("SELECT name, body FROM queues"))
+        settings = fetch(connection, "SELECT kind, name, body FROM settings")
         plain = Snapshot(
             seq=Seq(seq),
             jobs=jobs,
             executions=executions,
-            workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
-            queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
-            settings=read_settings((row[0], row[1]) for row in settings),
+            workers=workers,
+            queues=queues,
+            settings=read_settings(((row[0], row[1], row[2]) for row in settings), damage),
             next_arrival_number=order_next,
             totals=_totals(connection, submitted),
-            spill_counts=[(spill_queue, count) for spill_queue, count in spill_counts],
+            spill_counts=spill_counts,
         )
-        return _with_schedules(connection, plain)
+        return restorable(_with_schedules(connection, plain, damage), damage, without)
     finally:
         connection.execute("COMMIT")
 
 
-def _with_schedules(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
+def _jobs(
+    connection: apsw.Connection, kept: int, damage: Damage
+) -> tuple[list[JobRecord], list[tuple[int, int]]]:
+    """Returns the live jobs in order of arrival, and how many are in each spill queue."""
+    live = connection.execute(
+        f"SELECT id, life, spec FROM jobs WHERE state IN ({_placeholders(rows.JOB_LIVE)})",
+        rows.JOB_LIVE,
+    )
+    bulk = BulkDecoder()
+    damaged: list[Row] = []
+    jobs = bulk.jobs(live, damaged)
+    for row in damaged:
+        damage.note(DamagedRowError("job", str(row[0])))
+    spill_counts: list[tuple[int, int]] = []
+    for spill_queue, count in fetch(connection, "SELECT line, count FROM lines"):
+        spilled = read_spill_queue(connection, spill_queue, -1, kept, bulk)
+        jobs += spilled.jobs
+        spill_counts.append((spill_queue, count - len(spilled.damaged)))
+        for number in spilled.damaged:
+            damage.note(DamagedRowError("spilled job with arrival number", str(number)))
+    # Nearly in order already: Python's sort makes use of that, SQLite's would not.
+    jobs.sort(key=_by_arrival)
+    return jobs, spill_counts
+
+
+def _executions(connection: apsw.Connection, damage: Damage) -> tuple[list[Execution], list[str]]:
+    """Returns the live executions, and the jobs of those that are damaged."""
+    live = connection.execute(
+        "SELECT id, body, job_id FROM executions"
+        f" WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)}) ORDER BY id",
+        rows.EXECUTION_LIVE,
+    )
+    return read_executions(live, damage)
+
+
+def _with_schedules(connection: apsw.Connection, plain: Snapshot, damage: Damage) -> Snapshot:
     """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
-    schedules = connection.execute("SELECT course, body FROM schedules ORDER BY id")
-    calendars = connection.execute("SELECT body FROM calendars")
+    schedules = connection.execute("SELECT id, course, body FROM schedules ORDER BY id")
+    calendars = connection.execute("SELECT name, body FROM calendars")
     return replace(
         plain,
-        schedules=[rows.schedule(row) for row in schedules],
-        calendars=[rows.calendar(row) for row in calendars],
-        triggers=read_triggers(connection),
-        buffered_events=read_buffered_events(connection),
+        schedules=damage.whole(rows.schedule, schedules),
+        calendars=damage.whole(rows.calendar, calendars),
+        triggers=read_triggers(connection, damage),
+        buffered_events=read_buffered_events(connection, damage),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import apsw
 
-from rota.core.model import ExecutionId, Instant, JobRecord
+from rota.core.model import ExecutionId, Instant
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.documents import MemoryNodes
 from rota.store.files.artifacts import check_artifact_name
@@ -28,11 +28,13 @@ from rota.store.protocol import (
     Epoch,
     LogPage,
     Seq,
+    SpilledJobs,
     StoreFullError,
     UnknownFateError,
     agreed_cell_name,
 )
-from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
+from rota.store.sqlite.connect import SQLITE_ERRORS, as_store_error, fetch
+from rota.store.sqlite.database_file import MEMORY
 from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
@@ -227,9 +229,7 @@ class MemoryJournalStore(SqliteJournalStore):
         if uncertain is not None:
             raise UnknownFateError("outcome unknown, as the test asked")
 
-    async def read_spilled(
-        self, wanted: Sequence[Refill], seen: Seq
-    ) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(self, wanted: Sequence[Refill], seen: Seq) -> list[SpilledJobs]:
         return await self.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
@@ -250,7 +250,7 @@ class MemoryJournalStore(SqliteJournalStore):
         done: Future[T] = Future()
         try:
             done.set_result(work())
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             done.set_exception(as_store_error(error, self._connection))
         except Exception as error:  # noqa: BLE001  (goes to the caller)
             done.set_exception(error)

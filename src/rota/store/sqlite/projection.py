@@ -122,7 +122,8 @@ def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStan
 def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
     """Removes labels and edges of jobs that are deleted or changed.
 
-    They are found through the old rows: an index by job would cost more at every submission.
+    They are found through the old rows: an index by job would cost more at every submission. For a
+    damaged row all labels and edges are read.
     """
     if not job_ids:
         return
@@ -131,7 +132,10 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
         "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
         (_as_json(job_ids),),
     )
-    old = [(job_id, rows.spec(data)) for job_id, data in before]
+    old, damaged = rows.specs(before)
+    for job_id in damaged:
+        connection.execute("DELETE FROM labels WHERE job_id = ?", (job_id,))
+        connection.execute("DELETE FROM edges WHERE child = ?", (job_id,))
     labels = chain.from_iterable(rows.label_rows(*job) for job in old)
     run_in_bulk(connection, "DELETE FROM labels WHERE (key, value, job_id) IN (VALUES", labels, ")")
     edges = chain.from_iterable(rows.edge_rows(*job) for job in old)
