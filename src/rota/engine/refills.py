@@ -55,8 +55,18 @@ class Refills:
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
                 await asyncio.sleep(self._limits.refill_retry_s)
                 continue
-            answers = zip(wanted, found, strict=True)
-            self._put([Refilled(refill=refill, jobs=jobs) for refill, jobs in answers])
+            answers = list(zip(wanted, found, strict=True))
+            self._put(
+                [
+                    Refilled(refill=refill, jobs=one.jobs, damaged=one.damaged)
+                    for refill, one in answers
+                ]
+            )
+            for refill, one in answers:
+                if one.damaged:
+                    log.error(
+                        "stored_row_damaged", queue=refill.spill_queue, arrival_numbers=one.damaged
+                    )
             return
 
     async def _let_project(self, seen: Seq) -> None:

@@ -21,6 +21,7 @@ from rota.engine.leadership import LeaderElection
 from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
 from rota.engine.time_zones import load_zone
+from rota.store.limits import DAMAGED_ROWS_NOTED
 from rota.store.projection.standby_state import JournalGapError, StandbyState
 from rota.store.protocol import FencedError, JournalRecord, NewerRecordError, Seq, Snapshot, Store
 
@@ -28,10 +29,12 @@ log = structlog.get_logger("rota.engine")
 
 
 async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    """Builds a scheduler from a snapshot.
+    """Builds a scheduler from a snapshot, and logs what is missing in it.
 
     In a thread: hundreds of thousands of jobs take seconds, in which leadership must be renewed.
     """
+    for row in snapshot.damaged[:DAMAGED_ROWS_NOTED]:
+        log.error("stored_row_damaged", row=row)
     return await asyncio.to_thread(_build, snapshot, timing, now)
 
 
