@@ -21,6 +21,7 @@ from tests.store.conformance import (
     StoreMaker,
     leading,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
@@ -75,6 +76,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 

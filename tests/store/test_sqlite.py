@@ -38,6 +38,7 @@ from tests.store.conformance import (
     put,
     run_of,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
@@ -92,6 +93,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 

@@ -27,9 +27,10 @@ class Damage:
         """Notes one more; the caller leaves it out."""
         self.rows.append(error)
 
-    def keys(self, what: str) -> dict[str, None]:
-        """Returns the keys of the damaged rows of a kind."""
-        return {one.key: None for one in self.rows if one.what == what}
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """Kind and key of each."""
+        return [(one.what, one.key) for one in self.rows]
 
     def whole(self, read: Callable[[Any], T], found: Iterable[Any]) -> list[T]:
         """Returns the records of all rows that are whole."""

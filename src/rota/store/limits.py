@@ -252,6 +252,10 @@ UPLOAD_KEPT_S = 24 * 3600.0
 """How long an interrupted upload can be resumed."""
 DAMAGED_ROWS_NOTED = 1_000
 """Damaged rows that a server remembers to have logged: a lost disk page must not fill the log."""
+DAMAGE_FOUND_MAX = 20
+"""Findings of `rota doctor` in one file: with more than a few it is restored as a whole."""
+DAMAGE_LOOKED_BYTES = 256 * 1024 * 1024
+"""Files up to this size are checked by every `rota doctor`, in seconds; larger ones if asked."""
 DECODED_ROWS_AT_ONCE = 500
 """Rows whose checksums are compared together: they fit into the processor's caches."""
 SEALED_ROWS_AT_ONCE = 2_000

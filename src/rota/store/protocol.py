@@ -291,8 +291,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
-    damaged: Sequence[str] = ()
-    """Rows that are left out, each as kind and key: damaged ones, and those that need one."""
+    damaged: Sequence[tuple[str, str]] = ()
+    """(kind, key) of damaged rows, which are left out."""
 
 
 class SpilledJobs(msgspec.Struct, frozen=True):

@@ -24,7 +24,6 @@ from rota.store.postgres.window import stamp_of
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.projection.known_shelf import ShelfRow
 from rota.store.protocol import Seq, Snapshot, SpilledJobs, Totals
-from rota.store.restorable import read_executions, restorable
 from rota.store.table_changes import JobStanding
 
 _by_arrival = attrgetter("spec.arrival_number")
@@ -223,10 +222,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         assert meta is not None
         damage = Damage()
         jobs, spill_counts = await _jobs(connection, kept, damage)
-        live = await connection.fetch(
-            "SELECT id, body, job_id FROM rota.executions_live ORDER BY id"
-        )
-        executions, without = read_executions(live, damage)
+        executions = await connection.fetch("SELECT id, body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT id, body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT name, body FROM rota.queues ORDER BY name")
         settings = await connection.fetch("SELECT kind, name, body FROM rota.settings")
@@ -234,7 +230,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         plain = Snapshot(
             seq=Seq(meta[0]),
             jobs=jobs,
-            executions=executions,
+            executions=damage.whole(rows.execution, executions),
             workers=damage.whole(rows.worker, workers),
             queues=damage.whole(rows.queue, queues),
             settings=read_settings(((row[0], row[1], row[2]) for row in settings), damage),
@@ -242,7 +238,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
             spill_counts=spill_counts,
         )
-        return restorable(await _with_schedules(connection, plain, damage), damage, without)
+        return replace(await _with_schedules(connection, plain, damage), damaged=damage.named)
 
 
 async def _jobs(
@@ -256,7 +252,7 @@ async def _jobs(
     for one in spilled:
         jobs += one.jobs
         for number in one.damaged:
-            damage.note(DamagedRowError("spilled job with arrival number", str(number)))
+            damage.note(DamagedRowError("spilled job with the arrival number", str(number)))
     # Nearly in order already: Python's sort makes use of that.
     jobs.sort(key=_by_arrival)
     whole = zip(counts, spilled, strict=True)

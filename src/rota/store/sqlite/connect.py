@@ -116,6 +116,31 @@ def fetch(connection: apsw.Connection, sql: str, args: Sequence[Any] = ()) -> li
     return connection.execute(sql, args).fetchall()
 
 
+_BODIES = ("life", "spec", "body", "course", "receipt")
+
+
+def fetch_readable(
+    connection: apsw.Connection, columns: str, rest: str, args: Sequence[Any] = ()
+) -> list[Row]:
+    """Returns rows of the named columns, also of those that are damaged so that a text is none."""
+    try:
+        return fetch(connection, f"SELECT {columns} {rest}", args)
+    except UnicodeDecodeError:
+        names = columns.split(", ")
+        as_bytes = ", ".join(
+            f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in names
+        )
+        return [
+            tuple(
+                value.decode(errors="replace")
+                if isinstance(value, bytes) and name not in _BODIES
+                else value
+                for name, value in zip(names, row, strict=True)
+            )
+            for row in connection.execute(f"SELECT {as_bytes} {rest}", args)
+        ]
+
+
 def fetch_one(connection: apsw.Connection, sql: str) -> Row:
     """Returns the row of a table that has exactly one."""
     found = fetch(connection, sql)

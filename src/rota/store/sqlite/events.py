@@ -14,7 +14,7 @@ from rota.store import rows
 from rota.store.damage import Damage
 from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS
 from rota.store.queries import EventQuery, TriggerDecisionQuery, id_at
-from rota.store.sqlite.connect import run_in_bulk
+from rota.store.sqlite.connect import fetch_readable, run_in_bulk
 from rota.store.table_changes import EventTableChanges
 
 _json = msgspec.json.Encoder()
@@ -65,13 +65,13 @@ def prune_events(connection: apsw.Connection, changes: EventTableChanges, now: I
 
 def read_triggers(connection: apsw.Connection, damage: Damage) -> list[Trigger]:
     """Returns all, in order of creation."""
-    found = connection.execute("SELECT id, body FROM triggers ORDER BY id")
+    found = fetch_readable(connection, "id, body", "FROM triggers ORDER BY id")
     return damage.whole(rows.trigger, found)
 
 
 def read_buffered_events(connection: apsw.Connection, damage: Damage) -> list[BufferedEvent]:
     """Returns all buffered events, in order of arrival."""
-    found = connection.execute("SELECT id, body FROM held")
+    found = fetch_readable(connection, "id, body", "FROM held")
     buffered = damage.whole(rows.buffered_event, found)
     return sorted(buffered, key=lambda one: (one.at, one.id))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 import apsw
 from msgspec.structs import replace
 
-from rota.core.model import Execution, JobRecord
+from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.damage import Damage
@@ -16,9 +16,8 @@ from rota.store.documents import read_settings
 from rota.store.errors import DamagedRowError
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.protocol import Seq, Snapshot, SpilledJobs, Totals
-from rota.store.restorable import read_executions, restorable
 from rota.store.rows import Row
-from rota.store.sqlite.connect import fetch, fetch_one
+from rota.store.sqlite.connect import fetch, fetch_one, fetch_readable
 from rota.store.sqlite.events import read_buffered_events, read_triggers
 
 _by_arrival = attrgetter("spec.arrival_number")
@@ -41,10 +40,12 @@ def read_spill_queue(
 
 def _spilled_rows(
     connection: apsw.Connection, spill_queue: int, after: int, limit: int
-) -> Iterator[Row]:
+) -> list[Row]:
     """Returns rows of id, life, spec, arrival number."""
-    return connection.execute(
-        "SELECT id, life, spec, ordinal FROM jobs INDEXED BY jobs_by_line"
+    return fetch_readable(
+        connection,
+        "id, life, spec, ordinal",
+        "FROM jobs INDEXED BY jobs_by_line"
         " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
         (spill_queue, after, limit),
     )
@@ -69,11 +70,16 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         )
         damage = Damage()
         jobs, spill_counts = _jobs(connection, kept, damage)
-        executions, without = _executions(connection, damage)
-        read = connection.execute
-        workers = damage.whole(rows.worker, read("SELECT id, body FROM workers"))
-        queues = damage.whole(rows.queue, read("SELECT name, body FROM queues"))
-        settings = fetch(connection, "SELECT kind, name, body FROM settings")
+        live_executions = fetch_readable(
+            connection,
+            "id, body",
+            f"FROM executions WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)}) ORDER BY id",
+            rows.EXECUTION_LIVE,
+        )
+        executions = damage.whole(rows.execution, live_executions)
+        workers = damage.whole(rows.worker, fetch_readable(connection, "id, body", "FROM workers"))
+        queues = damage.whole(rows.queue, fetch_readable(connection, "name, body", "FROM queues"))
+        settings = fetch_readable(connection, "kind, name, body", "FROM settings")
         plain = Snapshot(
             seq=Seq(seq),
             jobs=jobs,
@@ -85,7 +91,7 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             totals=_totals(connection, submitted),
             spill_counts=spill_counts,
         )
-        return restorable(_with_schedules(connection, plain, damage), damage, without)
+        return replace(_with_schedules(connection, plain, damage), damaged=damage.named)
     finally:
         connection.execute("COMMIT")
 
@@ -94,13 +100,15 @@ def _jobs(
     connection: apsw.Connection, kept: int, damage: Damage
 ) -> tuple[list[JobRecord], list[tuple[int, int]]]:
     """Returns the live jobs in order of arrival, and how many are in each spill queue."""
-    live = connection.execute(
-        f"SELECT id, life, spec FROM jobs WHERE state IN ({_placeholders(rows.JOB_LIVE)})",
-        rows.JOB_LIVE,
-    )
+    columns = "id, life, spec"
+    live = f"FROM jobs WHERE state IN ({_placeholders(rows.JOB_LIVE)})"
     bulk = BulkDecoder()
     damaged: list[Row] = []
-    jobs = bulk.jobs(live, damaged)
+    try:
+        jobs = bulk.jobs(connection.execute(f"SELECT {columns} {live}", rows.JOB_LIVE), damaged)
+    except UnicodeDecodeError:
+        damaged.clear()
+        jobs = bulk.jobs(fetch_readable(connection, columns, live, rows.JOB_LIVE), damaged)
     for row in damaged:
         damage.note(DamagedRowError("job", str(row[0])))
     spill_counts: list[tuple[int, int]] = []
@@ -109,26 +117,16 @@ def _jobs(
         jobs += spilled.jobs
         spill_counts.append((spill_queue, count - len(spilled.damaged)))
         for number in spilled.damaged:
-            damage.note(DamagedRowError("spilled job with arrival number", str(number)))
+            damage.note(DamagedRowError("spilled job with the arrival number", str(number)))
     # Nearly in order already: Python's sort makes use of that, SQLite's would not.
     jobs.sort(key=_by_arrival)
     return jobs, spill_counts
 
 
-def _executions(connection: apsw.Connection, damage: Damage) -> tuple[list[Execution], list[str]]:
-    """Returns the live executions, and the jobs of those that are damaged."""
-    live = connection.execute(
-        "SELECT id, body, job_id FROM executions"
-        f" WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)}) ORDER BY id",
-        rows.EXECUTION_LIVE,
-    )
-    return read_executions(live, damage)
-
-
 def _with_schedules(connection: apsw.Connection, plain: Snapshot, damage: Damage) -> Snapshot:
     """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
-    schedules = connection.execute("SELECT id, course, body FROM schedules ORDER BY id")
-    calendars = connection.execute("SELECT name, body FROM calendars")
+    schedules = fetch_readable(connection, "id, course, body", "FROM schedules ORDER BY id")
+    calendars = fetch_readable(connection, "name, body", "FROM calendars")
     return replace(
         plain,
         schedules=damage.whole(rows.schedule, schedules),

@@ -167,7 +167,7 @@ def _drop_jobs(connection: apsw.Connection, changes: TableChanges) -> bool:
 
 
 def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
-    put = [_job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
+    put = [job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
     moved = [rows.move_row(job_id, life) for job_id, life in changes.moves]
     run_in_bulk(
@@ -183,7 +183,8 @@ def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
     run_in_bulk(connection, "INSERT OR IGNORE INTO edges VALUES", edges)
 
 
-def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+    """Returns all columns of a job."""
     row, spill_queue = rows.job_row(job_id, spec, life), spill_queue_of(life)
     if spill_queue:
         return (row[0], SPILLED, *row[2:], spill_queue, spec.arrival_number)

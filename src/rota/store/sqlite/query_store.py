@@ -39,7 +39,13 @@ from rota.store.queries import (
     sample_sqlite,
 )
 from rota.store.rows import Row
-from rota.store.sqlite.connect import SQLITE_ERRORS, as_read_error, fetch, open_reader
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_read_error,
+    fetch,
+    fetch_readable,
+    open_reader,
+)
 from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
 
@@ -123,10 +129,12 @@ class FacetSearch(msgspec.Struct, frozen=True):
 
     def _matching(self, connection: apsw.Connection, ids: list[str], limit: int) -> list[Row]:
         where = " AND ".join(("id IN (SELECT value FROM json_each(?))", *self.where))
-        return connection.execute(
-            f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
+        return fetch_readable(
+            connection,
+            self.columns,
+            f"FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
             (_json.encode(ids).decode(), *self.args, limit),
-        ).fetchall()
+        )
 
 
 def search_jobs(query: JobQuery) -> FacetSearch:
