@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apsw
 import pytest
 
 from rota.cli.doctor import clock_checks, disk_checks, token_checks, version_check
 from rota.sdk.discovery import Endpoint, discover
+from rota.store.sqlite.store import migrate_directory
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import TOKEN, SmallServer
 
@@ -86,3 +88,22 @@ def test_a_server_that_is_not_ready_is_not_taken_for_one_that_refuses_the_token(
     found = verdicts(ran.json["checks"])
     assert found["ready"] == "fail"
     assert "access" not in found
+
+
+def test_damaged_files_of_a_data_folder_are_named(rota: Rota, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    migrate_directory(data)
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert (ran.status, verdicts(ran.json["checks"])) == (0, {"files": "ok"})
+    connection = apsw.Connection(str(data / "rota.db"))
+    connection.execute("INSERT INTO queues VALUES ('bulk', x'00'), ('fast', x'01')")
+    connection.close()
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert ran.status == 1
+    found = [check["found"] for check in ran.json["checks"]]
+    assert [line.partition(":")[0] for line in found] == [
+        "the stored queue bulk is damaged", "the stored queue fast is damaged",
+    ]  # fmt: skip
+    (data / "rota.db").unlink()
+    (data / "logs.db").unlink()
+    assert rota("doctor", "--data", str(data)).status == 1

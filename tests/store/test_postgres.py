@@ -9,19 +9,21 @@ from functools import cache
 
 import pytest
 
-from rota.core.model import KeyRecord
-from rota.core.outcome import PutKey
+from rota.core.model import KeyRecord, Queue
+from rota.core.outcome import PutKey, PutQueue
 from rota.store.limits import STORE_LIMITS, StoreLimits
+from rota.store.postgres.durability import check_up
 from rota.store.protocol import Store
-from tests.postgres.cell import EMPTY, Cell
+from tests.postgres.cell import EMPTY, Cell, migrated_cell
 from tests.store.conformance import (
     JournalConformance,
     ProjectionConformance,
     ReadingConformance,
     StoreMaker,
     leading,
+    put,
 )
-from tests.store.conformance_damage import DamageConformance
+from tests.store.conformance_damage import DamageConformance, damage
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
@@ -121,6 +123,19 @@ class TestAccess(TokenConformance, NotesConformance):
 
 class TestRetention(RetentionConformance):
     pass
+
+
+async def test_a_checkup_names_damaged_rows_if_asked() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        await (await leading(store)).append(put(1), put(2), PutQueue(Queue("default")))
+        await damage(store, "jobs_live", "id = 'job-0002'", "spec")
+        await damage(store, "queues", "name = 'default'")
+    assert (await check_up(cell.dsn)).damaged == ()
+    found = (await check_up(cell.dsn, rows=True)).damaged
+    assert [line.partition(" is damaged")[0] for line in found] == [
+        "the stored job job-0002", "the stored queue default",
+    ]  # fmt: skip
 
 
 async def test_a_key_that_is_nowhere_does_not_wait_in_the_inbox(make_store: StoreMaker) -> None:

@@ -50,12 +50,14 @@ def store_checks(dsn: str) -> Iterator[Check]:
     from rota.store.protocol import StoreError
 
     try:
-        found = asyncio.run(check_up(dsn))
+        found = asyncio.run(check_up(dsn, rows=True))
     except StoreError as error:
         yield Check("store", "fail", str(error), "check the address, and that it is the primary")
         return
     yield Check("store", "ok", f"{found.shown}, version {found.version}")
     yield schema_check(found)
+    for line in found.damaged:
+        yield Check("rows", "fail", line, "restore a backup of the database")
     yield from durability_checks(found.durability)
     yield store_clock_check(found, now_ms())
 

@@ -35,7 +35,8 @@ def sealed_from(start: int, body: bytes) -> bytes:
 
 def sealed(key: str, body: bytes) -> bytes:
     """Returns the body with its checksum, as it is stored."""
-    return sealed_from(crc32(key.encode()), body)
+    # Not by `sealed_from`: every write of a job runs this, and a call costs a tenth of it.
+    return body + crc32(body, crc32(key.encode())).to_bytes(CRC_BYTES, "little")
 
 
 def opened(what: str, key: str, data: bytes) -> bytes:

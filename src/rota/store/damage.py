@@ -43,7 +43,7 @@ class Damage:
         return records
 
 
-class PageQuery(Protocol):
+class LimitedQuery(Protocol):
     """Query for a page that begins behind a place, `before`."""
 
     @property
@@ -52,7 +52,7 @@ class PageQuery(Protocol):
         ...
 
 
-Q = TypeVar("Q", bound=PageQuery)
+Q = TypeVar("Q", bound=LimitedQuery)
 
 
 class WholePages:

@@ -18,7 +18,7 @@ class DamagedRowError(DamagedError):
         self.what, self.key = what, key
         super().__init__(
             f"the stored {what} {key} is damaged: its checksum does not match its bytes;"
-            " `rota doctor` tells more, a backup may have it whole"
+            " `rota doctor` lists what is damaged, and a backup may have it whole"
         )
 
 

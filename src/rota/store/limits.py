@@ -256,6 +256,8 @@ DAMAGE_FOUND_MAX = 20
 """Findings of `rota doctor` in one file: with more than a few it is restored as a whole."""
 DAMAGE_LOOKED_BYTES = 256 * 1024 * 1024
 """Files up to this size are checked by every `rota doctor`, in seconds; larger ones if asked."""
+DAMAGE_ROWS_LOOKED = 200_000
+"""Rows of each table on PostgreSQL that `rota doctor` checks: a few seconds."""
 DECODED_ROWS_AT_ONCE = 500
 """Rows whose checksums are compared together: they fit into the processor's caches."""
 SEALED_ROWS_AT_ONCE = 2_000
