@@ -1,4 +1,4 @@
-"""Background process of a server on PostgreSQL: killed, frozen, outlived by its server, replaced."""
+"""Background process of a server on PostgreSQL: killed, frozen, replaced, ended."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_jobs_are_accepted_and_shown_after_the_background_process_was_killed(
         accepted += submit(server, MANY)
         until(lambda gone=before.pid: background_of(server).pid != gone, "another one")  # type: ignore[misc]
 
-        def is_shown() -> bool:
-            return server.http.get(f"/jobs/{accepted[-1]}").status_code == 200
+        def is_shown(newest: str = accepted[-1]) -> bool:
+            return server.http.get(f"/jobs/{newest}").status_code == 200
 
         until(is_shown, "the newest job in the tables")
     seen = {job["job_id"] for job in server.ask("GET", "/jobs?limit=1000")["items"]}

@@ -29,7 +29,7 @@ from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.protocol import GENESIS, Epoch, FencedError, SchemaError
 from rota.store.queries import JobQuery
-from rota.store.sqlite.store import migrate_directory, open_sqlite
+from rota.store.sqlite.store import DATABASES, migrate_directory, open_sqlite
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put
 from tests.store.golden_contents import ALL, contents
@@ -131,9 +131,9 @@ async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(tmp_path: Pat
     unpack(tmp_path)
     with pytest.raises(SchemaError, match=r"0\.1: stop all servers .* `rota migrate`"):
         open_sqlite(tmp_path)
-    missing = missing_in_file(tmp_path / "rota.db", "sqlite")
-    assert [step.name for step in missing] == ["from_0_1.sql"]
-    assert missing_in_file(tmp_path / "logs.db", "sqlite_logs") == []
+    for file, dialect in DATABASES.items():
+        missing = missing_in_file(tmp_path / file, dialect)
+        assert [step.name for step in missing] == ["from_0_1.sql"]
     migrate_directory(tmp_path)
     migrate_directory(tmp_path)  # once more changes nothing
     store = open_sqlite(tmp_path)

@@ -194,13 +194,23 @@ class WindowProjection:
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
             )
-            old += [(row[0], rows.spec(row[1])) for row in found]
+            whole, damaged = rows.specs(map(tuple, found))
+            old += whole
+            if damaged:
+                await self._unlink_damaged(damaged)
         await self._delete(
             "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in old)
         )
         await self._delete(
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
+
+    async def _unlink_damaged(self, job_ids: Sequence[JobId]) -> None:
+        """Removes labels and edges of damaged jobs, whose specs cannot say which they are."""
+        for table, column in (("labels", "job_id"), ("edges", "child")):
+            await self._connection.execute(
+                f"DELETE FROM rota.{table} WHERE {column} = ANY ($1)", job_ids
+            )
 
     async def _drop_executions(self, changes: TableChanges) -> bool:
         if not changes.dropped:
