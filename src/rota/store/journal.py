@@ -12,7 +12,7 @@ compares a position and a hash notices records that a failover lost or replaced,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -90,6 +90,18 @@ def next_head(head: Head, epoch: Epoch, at: Instant, body: bytes) -> Head:
     """Returns the end of the journal once this record is appended after `head`."""
     seq = Seq(head.seq + 1)
     return Head(seq, chain_hash(head.hash, seq, epoch, at, body))
+
+
+def hash_records(before: bytes, found: Iterable[Sequence[Any]]) -> list[tuple[int, bytes]]:
+    """Returns the positions and hashes of records that were stored without one, in their order.
+
+    Rows have seq, epoch, at, body; `before` is the hash of the record before the first.
+    """
+    hashes: list[tuple[int, bytes]] = []
+    for seq, epoch, at, body in found:
+        before = chain_hash(before, seq, epoch, at, body)
+        hashes.append((seq, before))
+    return hashes
 
 
 class ChainReader:

@@ -17,7 +17,9 @@ from typing import Any
 import apsw
 import msgspec
 
-from rota.store.protocol import SchemaError, StoreError
+from rota.store.journal import hash_records
+from rota.store.limits import LOAD_RECORDS_PER_FETCH
+from rota.store.protocol import GENESIS, SchemaError, StoreError
 
 _RECORD_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -147,12 +149,31 @@ def _take_over_0_1(connection: apsw.Connection, baseline: Migration) -> None:
     try:
         if connection.table_exists("main", "migrations") and is_of_0_1(_applied(connection)):
             connection.execute(step_from_0_1("sqlite").sql).fetchall()
+            _chain_journal(connection)
             connection.execute(_RECORD_TABLE)
             _record(connection, baseline)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _chain_journal(connection: apsw.Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := connection.execute(
+        "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
+        (seq, LOAD_RECORDS_PER_FETCH),
+    ).fetchall():
+        hashes = hash_records(newest, found)
+        connection.executemany(
+            "UPDATE journal SET hash = ?2 WHERE seq = ?1",
+            hashes,
+        )
+        seq, newest = hashes[-1]
+    connection.execute(
+        "UPDATE projection_shards SET folded_hash = j.hash FROM journal j WHERE j.seq = folded_seq"
+    )
 
 
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:
