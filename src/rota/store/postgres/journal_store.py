@@ -125,8 +125,8 @@ SELECT seq FROM taken
 """Only if there is something to consume: a look into the inbox costs time."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
-UPDATE rota.leader SET epoch = greatest(epoch, $6)
-    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END, nonce = nonce + 1, holder = $1, address = $2
+UPDATE rota.leader SET nonce = nonce + 1, holder = $1, address = $2, epoch = greatest(epoch, $6)
+    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END
 WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
