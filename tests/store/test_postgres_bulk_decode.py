@@ -82,7 +82,7 @@ def rows_of(
 
 
 async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Only these are on the shelf."""
+    """Makes these the only spilled jobs."""
     await connection.execute("DELETE FROM rota.jobs_shelved")
     await connection.executemany(
         "INSERT INTO rota.jobs_shelved (id, lives, queue, tenant, name, priority, created_at, life,"
@@ -107,17 +107,13 @@ async def test_spilled_jobs_are_read_as_they_are_stored(
         await put(connection, rows)
         bulk = BulkDecoder()
         for _ in range(2):  # the second time with all that was learned of them
-            jobs, kept = await read_spill_queue(
+            jobs = await read_spill_queue(
                 connection, Refill(SPILL_QUEUE, first - 1, limit, 1), bulk, stretch
             )
             assert jobs == [
                 JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
                 for row in rows[:limit]
             ]
-            assert [(row.id, row.encoded) for row in kept] == [
-                (row[0], row[2]) for row in rows[:limit]
-            ]
-            assert [row.spec for row in kept] == [job.spec for job in jobs]
 
 
 @pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
@@ -131,8 +127,7 @@ async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_hav
     assert longer + 1 in [row[3] for row in rows]
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
-        jobs, kept = await read_spill_queue(
+        jobs = await read_spill_queue(
             connection, Refill(SPILL_QUEUE, first - 1, 40, 1), BulkDecoder(), 10
         )
     assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
-    assert [row.encoded for row in kept] == [row[2] for row in rows]
