@@ -79,7 +79,7 @@ def run(name: str, fence: int, state: ExecutionState, worker: str = "w") -> PutE
 
 def journal(*bodies: tuple[int, list[AnyWrite]]) -> list[JournalRecord]:
     return [
-        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
+        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes, bytes(16))
         for place, (epoch, writes) in enumerate(bodies, start=1)
     ]
 

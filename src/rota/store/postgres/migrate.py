@@ -239,7 +239,7 @@ async def _chain_journal(connection: Connection) -> None:
         seq,
         LOAD_RECORDS_PER_FETCH,
     ):
-        hashes = hash_records(newest, found)
+        hashes = hash_records(newest, [tuple(row) for row in found])
         await connection.execute(
             "UPDATE rota.journal j SET hash = v.hash"
             " FROM unnest($1::int8[], $2::bytea[]) AS v (seq, hash) WHERE j.seq = v.seq",
