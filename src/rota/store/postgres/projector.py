@@ -25,6 +25,7 @@ from rota.store.limits import (
     PROJECTION_IDLE_LOOK_S,
     PROJECTION_RETRY_S,
     PROJECTION_TICK_S,
+    PROJECTION_YIELD_S,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
 )
@@ -282,8 +283,6 @@ class Projector:
         elif not self._stands_in:
             still_s = self._now() - max(self._advanced_at, self._lags_since)
             self._stands_in = still_s >= self._limits.projection_stand_in_s
-            if self._stands_in:
-                log.warning("projecting_for_another", projected=self._projected)
 
     async def _read_all(self) -> None:
         """Reads how far journal and tables are, and what is set aside."""
@@ -339,9 +338,11 @@ class Projector:
         self._projected_at = self._now()
         if any(end is None for end in ends):
             await self._yield_to_another()
+        elif self._stands_in and True in ends:
+            log.warning("projecting_for_another", after=lowest.seq, until=records[-1].seq)
         await self._read_all()
         self._writes = max(0, self._writes - sum(len(record.writes) for record in records))
-        if self._lags:
+        if self._lags and self._advanced_at >= began:
             self._lags_since = began
         for end in ends:
             if isinstance(end, BaseException):
@@ -392,7 +393,7 @@ class Projector:
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
-        await asyncio.sleep(PROJECTION_TICK_S)
+        await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s
             await self._reader.read(lambda c: c.fetchval(_END_STALLED, stalled_s))

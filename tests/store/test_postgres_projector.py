@@ -1,0 +1,186 @@
+"""Projectors of several servers on one database: who projects, and what slow ones hold up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from rota.core.model import JobState, Life
+from rota.core.outcome import AnyWrite, MoveJob
+from rota.store.limits import StoreLimits
+from rota.store.postgres.store import PostgresStore
+from rota.store.protocol import TablesBehindError
+from rota.store.queries import JobQuery
+from tests.postgres.cell import Cell, migrated_cell
+from tests.store.conformance import leading, project_all, put, run_of
+from tests.store.naive import NaiveStore, assert_same
+
+pytestmark = pytest.mark.postgres
+
+DONE = Life(JobState.SUCCEEDED, finished_at=9)
+ALL = 10_000
+
+
+@pytest.fixture
+async def cell() -> Cell:
+    return await migrated_cell()
+
+
+def history(records: int) -> Iterator[list[AnyWrite]]:
+    """Jobs that come in each record, and end in the next one."""
+    for number in range(1, records + 1):
+        before = [MoveJob(put(5 * number - 5 + n).id, DONE) for n in range(5) if number > 1]
+        yield [*(put(5 * number + n) for n in range(5)), run_of(number), *before]
+
+
+async def test_two_projectors_at_once_write_no_row_twice_and_miss_none(cell: Cell) -> None:
+    limits = StoreLimits(postgres_projection_idle_s=0.0)
+    written: list[AnyWrite] = []
+    async with cell.opened(limits=limits) as one, cell.opened(limits=limits) as two:
+        leader = await leading(one)
+        two.projection.lead(leads=True)  # it believes so, as after a change of leader
+        for writes in history(60):
+            await leader.append(*writes)
+            two.projection.note_appended(leader.seq, len(writes))
+            written += writes
+        for store in (one, two):
+            await assert_same(store, NaiveStore(written))
+            status = store.projection.status
+            assert (status.projected, status.quarantined, status.trouble) == (60, 0, "")
+            assert (await store.journal.load()).totals.submitted == 5 * 60
+
+
+async def test_shards_that_are_at_different_records_are_loaded_and_projected_as_one(
+    cell: Cell,
+) -> None:
+    written: list[AnyWrite] = []
+    async with cell.opened() as store:
+        leader = await leading(store)
+        for writes in history(4):
+            await leader.append(*writes)
+            written += writes
+        await project_all(store)
+        async with one_shard_locked(cell):
+            for writes in list(history(9))[4:]:
+                await leader.append(*writes)
+                written += writes
+            before = await store.journal.load()
+            assert before.seq == 9
+        await assert_same(store, NaiveStore(written))
+        after = await store.journal.load()
+    assert [before.jobs, before.executions] == [after.jobs, after.executions]
+
+
+@asynccontextmanager
+async def one_shard_locked(cell: Cell) -> AsyncIterator[None]:
+    """Keeps a shard where it is, as another process does that projects it."""
+    async with cell.connected() as other, other.transaction():
+        await other.execute("SELECT FROM rota.projection_shards WHERE shard = 2 FOR UPDATE")
+        yield
+
+
+async def test_another_server_projects_when_the_leader_is_gone(cell: Cell) -> None:
+    async with cell.opened() as two:
+        async with cell.opened() as one:
+            leader = await leading(one)
+            await leader.append(put(1))
+            await project_all(two)
+            await end_projector(one)
+            await leader.append(put(2))
+            # Sooner than a reader gives up.
+            assert len(await two.queries.find_jobs(JobQuery())) == 2
+
+
+async def end_projector(store: PostgresStore) -> None:
+    """Ends the projector as a crash of its process does."""
+    task = store._projector._task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_another_server_projects_when_the_leaders_is_frozen_in_a_transaction(
+    cell: Cell,
+) -> None:
+    async with cell.opened() as one, cell.opened() as two:
+        leader = await leading(one)
+        await leader.append(put(1))
+        await project_all(two)
+        await end_projector(one)
+        async with frozen_projector(cell) as frozen:
+            await leader.append(put(2))
+            with capture_logs() as logs:
+                assert len(await two.queries.find_jobs(JobQuery())) == 2
+            assert [entry["event"] for entry in logs] == ["projecting_for_another"]
+            assert frozen.is_closed()
+
+
+@asynccontextmanager
+async def frozen_projector(cell: Cell) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A connection that locked the shards and does nothing more."""
+    frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota project 0"})
+    try:
+        await frozen.execute("BEGIN")
+        await frozen.execute("SELECT folded_seq FROM rota.projection_shards FOR UPDATE")
+        yield frozen
+    finally:
+        await frozen.close(timeout=5)
+
+
+async def test_a_leader_that_comes_back_projects_again_and_the_other_stops(cell: Cell) -> None:
+    async with cell.opened() as one, cell.opened() as two:
+        leader = await leading(one)
+        one.projection.lead(leads=False)
+        await leader.append(put(1))
+        assert len(await two.queries.find_jobs(JobQuery())) == 1
+        one.projection.lead(leads=True)
+        with capture_logs() as logs:
+            for number in range(2, 9):
+                await leader.append(put(number))
+                assert len(await two.queries.find_jobs(JobQuery(limit=ALL))) == number
+        assert logs == []
+
+
+async def test_a_slow_projection_delays_no_append_and_no_load(cell: Cell) -> None:
+    limits = StoreLimits(projection_wait_s=0.2)
+    async with cell.opened(limits=limits) as store:
+        leader = await leading(store)
+        await leader.append(put(1))
+        await project_all(store)
+        async with cell.connected() as report, report.transaction():
+            await report.execute("LOCK TABLE rota.jobs_done IN EXCLUSIVE MODE")
+            await leader.append(MoveJob(put(1).id, DONE), put(2))
+            async with asyncio.timeout(1.0):
+                for number in range(3, 12):
+                    await leader.append(put(number))
+                    live = (await store.journal.load()).jobs
+                    assert [job.id for job in live] == [put(n).id for n in range(2, number + 1)]
+            with pytest.raises(TablesBehindError, match="record 11 is not in them yet"):
+                await store.queries.find_jobs(JobQuery())
+        assert len(await wait_for_jobs(store)) == 11
+
+
+async def wait_for_jobs(store: PostgresStore) -> list[str]:
+    """Reads all jobs as soon as the tables have them."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return [job.id for job in await store.queries.find_jobs(JobQuery(limit=ALL))]
+            except TablesBehindError:
+                continue
+
+
+async def test_readers_do_not_wait_at_all_for_tables_that_are_far_behind(cell: Cell) -> None:
+    async with cell.opened() as store:
+        leader = await leading(store)
+        async with cell.connected() as report, report.transaction():
+            await report.execute("LOCK TABLE rota.jobs_live IN EXCLUSIVE MODE")
+            await leader.append(put(1))
+            store.projection.note_appended(leader.seq, 300_000)
+            async with asyncio.timeout(0.5):
+                with pytest.raises(TablesBehindError, match="writes behind the journal"):
+                    await store.queries.find_jobs(JobQuery())
