@@ -85,15 +85,14 @@ async def one_shard_locked(cell: Cell) -> AsyncIterator[None]:
 
 
 async def test_another_server_projects_when_the_leader_is_gone(cell: Cell) -> None:
-    async with cell.opened() as two:
-        async with cell.opened() as one:
-            leader = await leading(one)
-            await leader.append(put(1))
-            await project_all(two)
-            await end_projector(one)
-            await leader.append(put(2))
-            # Sooner than a reader gives up.
-            assert len(await two.queries.find_jobs(JobQuery())) == 2
+    async with cell.opened() as two, cell.opened() as one:
+        leader = await leading(one)
+        await leader.append(put(1))
+        await project_all(two)
+        await end_projector(one)
+        await leader.append(put(2))
+        # Sooner than a reader gives up.
+        assert len(await two.queries.find_jobs(JobQuery())) == 2
 
 
 async def end_projector(store: PostgresStore) -> None:

@@ -120,7 +120,7 @@ def test_a_good_journal_keeps_every_promise() -> None:
 def with_record(*writes: AnyWrite, epoch: int = 2) -> Change:
     """Adds one more record."""
     return lambda records: records.append(
-        JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes))
+        JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes), bytes(16))
     )
 
 
