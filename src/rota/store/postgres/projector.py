@@ -144,6 +144,9 @@ class Projector:
 
     def note_appended(self, seq: Seq, writes: int) -> None:
         """Notes that the journal ends at `seq`, which brought so many more writes."""
+        if seq <= self._projected:
+            # A failover of the database lost records, and the tables went back with them.
+            self._positions, self._appended = {}, Seq(0)
         self._see_appended(seq)
         self._writes += writes
         self._wake.set()
@@ -259,7 +262,7 @@ class Projector:
 
     async def _work(self) -> None:
         try:
-            if self._trouble or not self._projects:
+            if self._trouble or not self._positions or not self._projects:
                 await self._read_all()
             self._judge_others()
             if self._projects and self._lags:
