@@ -13,8 +13,12 @@ from structlog.testing import capture_logs
 from rota.core.model import JobState, Life
 from rota.core.outcome import AnyWrite, MoveJob
 from rota.store.limits import StoreLimits
+from rota.store.postgres.plan_cache import PlanCache
+from rota.store.postgres.projection import SHARDS
+from rota.store.postgres.quarantine import set_failed_jobs_aside
 from rota.store.postgres.store import PostgresStore
-from rota.store.protocol import TablesBehindError
+from rota.store.projection.shards import Window
+from rota.store.protocol import GENESIS, TablesBehindError
 from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, project_all, put, run_of
@@ -183,3 +187,44 @@ async def test_readers_do_not_wait_at_all_for_tables_that_are_far_behind(cell: C
             async with asyncio.timeout(0.5):
                 with pytest.raises(TablesBehindError, match="writes behind the journal"):
                     await store.queries.find_jobs(JobQuery())
+
+
+BREAK_ONE_JOB = f"""
+ALTER TABLE rota.jobs_live ADD CONSTRAINT broken CHECK (id <> '{put(1).id}') NOT VALID
+"""
+MEND = "ALTER TABLE rota.jobs_live DROP CONSTRAINT broken"
+
+
+async def test_a_projector_that_missed_another_ones_quarantine_reads_it_before_it_projects(
+    cell: Cell,
+) -> None:
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await cell.run(BREAK_ONE_JOB)
+        await leader.append(put(1), put(2))
+        await project_all(store)
+        assert store.projection.status.quarantined == 1
+        # Another server repaired that job and set another one aside: there are as many as before.
+        await cell.run(
+            f"{MEND}; DELETE FROM rota.quarantined_writes;"
+            f" UPDATE rota.quarantine SET job_id = '{put(3).id}'"
+        )
+        await leader.append(put(3), put(4))
+        await project_all(store)
+        aside = await cell.ask("SELECT array_agg(job_id) FROM rota.quarantined_writes")
+        live = await cell.ask("SELECT array_agg(id ORDER BY id) FROM rota.jobs_live")
+    assert (aside, live) == ([put(3).id], [put(2).id, put(4).id])
+
+
+async def test_no_job_is_set_aside_because_another_server_has_projected_it_meanwhile(
+    cell: Cell,
+) -> None:
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(put(1), put(2))
+        await project_all(store)
+        records = await store.journal.records_after(GENESIS, ALL)
+    before = Window(dict.fromkeys(range(SHARDS), GENESIS), records, SHARDS)
+    async with cell.connected() as connection:
+        assert await set_failed_jobs_aside(connection, before, {}, PlanCache(), copies=True) is None
+    assert await cell.ask("SELECT count(*) FROM rota.quarantine") == 0

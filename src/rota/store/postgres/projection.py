@@ -102,7 +102,7 @@ class WindowProjection:
         None: another process projects these shards, or has projected them.
         """
         window = self._window
-        if not await self._lock():
+        if not await self.lock():
             return None
         await self.begin(plans)
         due = window.due()
@@ -111,7 +111,7 @@ class WindowProjection:
         await self._pass()
         return leaves_behind
 
-    async def _lock(self) -> bool:
+    async def lock(self) -> bool:
         """Locks the shards; False: another process has them, or has moved them."""
         window = self._window
         try:
@@ -119,8 +119,10 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        quarantined = await self._connection.fetchval("SELECT count(*) FROM rota.quarantine")
-        return there == window.positions and quarantined == len(self._quarantine)
+        if there != window.positions:
+            return False
+        aside = await self._connection.fetch("SELECT job_id FROM rota.quarantine")
+        return dict.fromkeys(row[0] for row in aside).keys() == self._quarantine.keys()
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""
