@@ -141,6 +141,8 @@ PROJECTION_BEHIND_WRITES_MAX = 200_000
 """Writes behind from which a reader does not wait at all: that would take longer anyway."""
 PROJECTION_TICK_S = 0.005
 """How often a projector looks at the tables while a reader waits for another process to project."""
+PROJECTION_YIELD_S = 0.1
+"""Pause of a projector that finds the tables locked by another one."""
 PROJECTION_WATCH_S = 0.5
 """How often a projector that has nothing to do looks whether the one of the leader moves the
 tables."""

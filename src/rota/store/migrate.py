@@ -18,7 +18,9 @@ import apsw
 import msgspec
 
 from rota.store.checksums import row_key, sealed
-from rota.store.protocol import SchemaError, StoreError
+from rota.store.journal import hash_records
+from rota.store.limits import LOAD_RECORDS_PER_FETCH
+from rota.store.protocol import GENESIS, SchemaError, StoreError
 from rota.store.stored_bodies import BODIES, SQLITE_LOG_KEY, StoredBodies
 
 _RECORD_TABLE = """
@@ -155,6 +157,8 @@ def _take_over_0_1(connection: apsw.Connection, baseline: Migration, dialect: st
             for one in BODIES[dialect]:
                 _seal(connection, one)
             connection.execute(step_from_0_1(dialect).sql).fetchall()
+            if dialect == "sqlite":
+                _chain_journal(connection)
             connection.execute(_RECORD_TABLE)
             _record(connection, baseline)
         connection.execute("COMMIT")
@@ -172,6 +176,24 @@ def _seal(connection: apsw.Connection, stored: StoredBodies) -> None:
     keys = ", ".join(SQLITE_LOG_KEY.get(key, key) for key in stored.keys)
     bodies = ", ".join(f"{body} = sealed({body}, {keys})" for body in stored.bodies)
     connection.execute(f"UPDATE {stored.table} SET {bodies}")
+
+
+def _chain_journal(connection: apsw.Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := connection.execute(
+        "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
+        (seq, LOAD_RECORDS_PER_FETCH),
+    ).fetchall():
+        hashes = hash_records(newest, found)
+        connection.executemany(
+            "UPDATE journal SET hash = ?2 WHERE seq = ?1",
+            hashes,
+        )
+        seq, newest = hashes[-1]
+    connection.execute(
+        "UPDATE projection_shards SET folded_hash = j.hash FROM journal j WHERE j.seq = folded_seq"
+    )
 
 
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:

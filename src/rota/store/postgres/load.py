@@ -19,7 +19,7 @@ from rota.store import rows
 from rota.store.damage import Damage
 from rota.store.documents import read_settings
 from rota.store.errors import DamagedRowError
-from rota.store.journal import ChainReader
+from rota.store.journal import ChainReader, confirm_tables
 from rota.store.limits import LOAD_RECORDS_PER_FETCH, LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.projection import SHARDS
@@ -209,6 +209,8 @@ async def load_snapshot(connection: Connection, kept: int) -> Snapshot:
 
 async def read_journal(connection: Connection, after: Head) -> list[JournalRecord]:
     """Returns all records after `after`, verified as a chain."""
+    at_head = await connection.fetchval("SELECT hash FROM rota.journal WHERE seq = $1", after.seq)
+    confirm_tables(after, at_head)
     chain_reader = ChainReader(after)
     records: list[JournalRecord] = []
     while True:

@@ -21,7 +21,13 @@ import asyncpg
 import msgspec
 
 from rota.store.checksums import row_key, sealed
-from rota.store.limits import MIGRATE_WAIT_MS, ONLINE_INDEX_S, SEALED_ROWS_AT_ONCE
+from rota.store.journal import hash_records
+from rota.store.limits import (
+    LOAD_RECORDS_PER_FETCH,
+    MIGRATE_WAIT_MS,
+    ONLINE_INDEX_S,
+    SEALED_ROWS_AT_ONCE,
+)
 from rota.store.migrate import (
     Migration,
     is_of_0_1,
@@ -32,7 +38,7 @@ from rota.store.migrate import (
 )
 from rota.store.postgres.connect import Address, Connection, close, connect
 from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
-from rota.store.protocol import SchemaError
+from rota.store.protocol import GENESIS, SchemaError
 from rota.store.stored_bodies import BODIES, StoredBodies
 
 _INDEX_LOCK = 0x726F7462
@@ -229,6 +235,7 @@ async def _take_over_0_1(connection: Connection, baseline: Migration) -> None:
             for stored in BODIES["postgres"]:
                 await _seal(connection, stored)
             await connection.execute(step_from_0_1("postgres").sql)
+            await _chain_journal(connection)
             await connection.execute(_RECORD_TABLE)
             await _record(connection, baseline)
 
@@ -258,6 +265,28 @@ async def _seal(connection: Connection, stored: StoredBodies) -> None:
             for row in map(tuple, page)
         ]
         await connection.execute(update, *(list(column) for column in zip(*rows, strict=True)))
+
+
+async def _chain_journal(connection: Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := await connection.fetch(
+        "SELECT seq, epoch, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+        seq,
+        LOAD_RECORDS_PER_FETCH,
+    ):
+        hashes = hash_records(newest, [tuple(row) for row in found])
+        await connection.execute(
+            "UPDATE rota.journal j SET hash = v.hash"
+            " FROM unnest($1::int8[], $2::bytea[]) AS v (seq, hash) WHERE j.seq = v.seq",
+            *zip(*hashes, strict=True),
+        )
+        seq, newest = hashes[-1]
+    await connection.execute(
+        "UPDATE rota.projection_shards SET folded_hash = j.hash"
+        " FROM rota.journal j WHERE j.seq = folded_seq"
+    )
+    await connection.execute("ALTER TABLE rota.journal ALTER COLUMN hash SET NOT NULL")
 
 
 async def _migrate(connection: Connection, steps: Sequence[Migration], address: Address) -> int:

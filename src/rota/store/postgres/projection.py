@@ -81,10 +81,8 @@ _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
 """
-_STILL = """
-SELECT (SELECT count(*) FROM rota.quarantine), (SELECT hash FROM rota.journal WHERE seq = $1)
-"""
-"""What must be as it was when the window was read: a failover may have lost its records."""
+_LAST = "SELECT hash FROM rota.journal WHERE seq = $1"
+"""Must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 _NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
@@ -112,7 +110,7 @@ class WindowProjection:
         None: another process projects these shards, or has projected them.
         """
         window = self._window
-        if not await self._lock():
+        if not await self.lock():
             return None
         await self.begin(plans)
         due = window.due()
@@ -121,7 +119,7 @@ class WindowProjection:
         await self._pass()
         return leaves_behind
 
-    async def _lock(self) -> bool:
+    async def lock(self) -> bool:
         """Locks the shards; False: another process has them, or has moved them."""
         window = self._window
         try:
@@ -129,12 +127,11 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        quarantined, last = await self._connection.fetchrow(_STILL, window.end.seq) or (0, None)
-        return (
-            there == window.positions
-            and last == window.end.hash
-            and quarantined == len(self._quarantine)
-        )
+        last = await self._connection.fetchval(_LAST, window.end.seq)
+        if there != window.positions or last != window.end.hash:
+            return False
+        aside = await self._connection.fetch("SELECT job_id FROM rota.quarantine")
+        return dict.fromkeys(row[0] for row in aside).keys() == self._quarantine.keys()
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.model import Instant
+from rota.core.model import Instant, JobId
 from rota.store.journal import ChainReader
 from rota.store.limits import (
     POSTGRES_PROJECTION_WINDOW_WRITES,
@@ -27,6 +27,7 @@ from rota.store.limits import (
     PROJECTION_IDLE_LOOK_S,
     PROJECTION_RETRY_S,
     PROJECTION_TICK_S,
+    PROJECTION_YIELD_S,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
 )
@@ -67,7 +68,9 @@ WHERE application_name LIKE 'rota project%' AND datname = current_database()
 """
 """Only sessions that have waited long for their own client: a slow statement is left alone. A role
 may end its own sessions, so no further privilege is needed."""
-_NEWEST = "SELECT max(seq) FROM rota.journal"
+_STATE = """
+SELECT (SELECT max(seq) FROM rota.journal), ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1)
+"""
 
 
 class QuarantineFullError(StoreError):
@@ -156,7 +159,6 @@ class Projector:
         this process last projected."""
         self._trouble = ""
         self._quarantine: Quarantine = {}
-        self._quarantine_stamp = -1
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
         self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
@@ -186,6 +188,9 @@ class Projector:
 
     def note_appended(self, record: StoredRecord, writes: int) -> None:
         """Notes the newest record of the journal, which has so many writes."""
+        if record.seq <= self._projected:
+            # A failover of the database lost records, and the tables went back with them.
+            self._positions, self._appended = {}, Seq(0)
         self._at_hand.add(record)
         self._see_appended(record.seq)
         self._writes += writes
@@ -324,7 +329,7 @@ class Projector:
 
     async def _work(self) -> None:
         try:
-            if self._trouble or not self._projects:
+            if self._trouble or not self._positions or not self._projects:
                 await self._read_all()
             self._judge_others()
             if self._projects and self._lags:
@@ -348,18 +353,15 @@ class Projector:
         elif not self._stands_in:
             still_s = self._now() - max(self._advanced_at, self._lags_since)
             self._stands_in = still_s >= self._limits.projection_stand_in_s
-            if self._stands_in:
-                log.warning("projecting_for_another", projected=self._projected)
 
     async def _read_all(self) -> None:
         """Reads how far journal and tables are, and what is set aside."""
-        found = await self._reader.read(_read_state)
-        positions, newest, stamp = found
+        positions, newest, aside = await self._reader.read(_read_state)
         self._move(positions)
         self._see_appended(Seq(max(newest, self._projected)))
-        if stamp != self._quarantine_stamp:
+        if aside != sorted(self._quarantine):
             self._quarantine = await self._reader.read(read_quarantine)
-            self._quarantine_stamp = stamp
+            self._tell()
 
     def _move(self, positions: dict[int, Head]) -> None:
         """Takes over new positions, and wakes those who wait for them."""
@@ -407,9 +409,11 @@ class Projector:
         self._projected_at = self._now()
         if any(end is None for end in ends):
             await self._yield_to_another()
+        elif self._stands_in and True in ends:
+            log.warning("projecting_for_another", after=lowest.seq, until=records[-1].seq)
         await self._read_all()
         self._writes = max(0, self._writes - sum(len(record.writes) for record in records))
-        if self._lags:
+        if self._lags and self._advanced_at >= began:
             self._lags_since = began
         for end in ends:
             if isinstance(end, BaseException):
@@ -430,8 +434,7 @@ class Projector:
         except Exception as error:
             if not is_of_the_data(error):
                 raise
-            await self._set_aside(lane, window, error)
-            return True
+            return await self._set_aside(lane, window, error)
         self._to_sweep |= bool(done)
         return done is not None or None
 
@@ -441,8 +444,11 @@ class Projector:
             projection = WindowProjection(connection, window, self._quarantine, copies=copies)
             return await projection.run(lane.plans)
 
-    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> None:
-        """Finds the jobs that cannot be projected and sets them aside; then all others go on."""
+    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> bool | None:
+        """Finds the jobs that cannot be projected and sets them aside; then all others go on.
+
+        None: another process does it.
+        """
         if len(self._quarantine) >= QUARANTINED_JOBS_MAX:
             raise QuarantineFullError(
                 f"more than {QUARANTINED_JOBS_MAX} jobs cannot be projected: {error}"
@@ -451,16 +457,18 @@ class Projector:
         failed = await lane.connection.write(
             lambda c: set_failed_jobs_aside(c, window, quarantine, lane.plans, copies=copies)
         )
+        if failed is None:
+            return None
         for job_id, reason in failed.items():
             log.error("job_quarantined", job=job_id, reason=reason)
-        self._quarantine_stamp = -1
         if not failed:
             raise StoreError(f"a window cannot be projected, though each job can: {error}")
+        return True
 
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
-        await asyncio.sleep(PROJECTION_TICK_S)
+        await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s
             await self._reader.read(lambda c: c.fetchval(_END_STALLED, stalled_s))
@@ -497,9 +505,10 @@ class Projector:
             await self._lanes[0].connection.write(lambda c: remove_outputs(c, ids))
 
 
-async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, int]:
+async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, list[JobId]]:
+    """Returns how far the tables are, the journal's newest record, and which jobs are set aside."""
     positions = await read_positions(connection)
-    found = await connection.fetchrow(f"SELECT ({_NEWEST}), (SELECT count(*) FROM rota.quarantine)")
+    found = await connection.fetchrow(_STATE)
     assert found is not None, "a SELECT without FROM has one row"
     return positions, Seq(found[0] or 0), found[1]
 

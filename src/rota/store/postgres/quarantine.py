@@ -70,10 +70,11 @@ async def set_failed_jobs_aside(
     plans: PlanCache,
     *,
     copies: bool,
-) -> dict[JobId, str]:
+) -> dict[JobId, str] | None:
     """Sets those jobs of a window aside that fail by themselves; returns them with the reasons.
 
-    Raises what failed if it is not about any job.
+    None: another process projects these shards, or has projected them. Raises what failed if it is
+    not about any job.
     """
 
     async def trial(due: Sequence[Sequence[AnyWrite]]) -> None:
@@ -87,6 +88,9 @@ async def set_failed_jobs_aside(
             pass
 
     async with connection.transaction():
+        # The locks went with the projection that failed.
+        if not await WindowProjection(connection, window, quarantine, copies=copies).lock():
+            return None
         due = window.due()
         set_aside(window.records, due, quarantine)
         failed = await find_failing_jobs(due, trial, is_of_the_data)

@@ -15,7 +15,7 @@ from rota.store import rows
 from rota.store.damage import Damage
 from rota.store.documents import read_settings
 from rota.store.errors import DamagedRowError
-from rota.store.journal import ChainReader
+from rota.store.journal import ChainReader, confirm_tables
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.live_state import LiveState
 from rota.store.projection.quarantine import decode_write
@@ -113,6 +113,8 @@ def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
 
 def _read_journal(connection: apsw.Connection, after: Head) -> list[JournalRecord]:
     """Returns all records after `after`, verified as a chain."""
+    at_head = fetch(connection, "SELECT hash FROM journal WHERE seq = ?", (after.seq,))
+    confirm_tables(after, at_head[0][0] if at_head else None)
     chain_reader = ChainReader(after)
     found = connection.execute(
         "SELECT seq, epoch, at, hash, body FROM journal WHERE seq > ? ORDER BY seq", (after.seq,)

@@ -42,6 +42,7 @@ from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
+from rota.store.sqlite.quarantine import read_quarantine
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
 from rota.store.sqlite.tokens import SqliteTokenStore
@@ -210,6 +211,12 @@ class MemoryJournalStore(SqliteJournalStore):
         fetch(self._connection, "INSERT INTO journal VALUES (?, ?, ?, ?, ?)", row)
         self._watermark.set_appended(head.seq)
         return head
+
+    def start_over(self) -> None:
+        """Reads anew how far journal and tables are: a test has changed the database."""
+        self._unprojected.clear()
+        self._watermark = self._read_watermark()
+        self._quarantine = read_quarantine(self._connection)
 
     def head(self) -> Head:
         """Returns where the journal ends."""
