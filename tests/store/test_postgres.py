@@ -18,6 +18,7 @@ from tests.store.conformance import (
     StoreMaker,
 )
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
@@ -68,6 +69,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
     pass
 
 

@@ -39,6 +39,7 @@ from tests.store.conformance import (
     run_of,
 )
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import (
@@ -92,6 +93,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
     pass
 
 
