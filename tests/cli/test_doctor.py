@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from rota.cli.doctor import clock_checks, disk_checks, token_checks, version_check
+from rota.cli.doctor import clock_checks, disk_checks, inbox_checks, token_checks, version_check
+from rota.core.model import Instant
 from rota.sdk.discovery import Endpoint, discover
+from rota.store.postgres.durability import Checkup
+from rota.store.protocol import Durability, DurabilityLevel
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import TOKEN, SmallServer
 
@@ -86,3 +90,14 @@ def test_a_server_that_is_not_ready_is_not_taken_for_one_that_refuses_the_token(
     found = verdicts(ran.json["checks"])
     assert found["ready"] == "fail"
     assert "access" not in found
+
+
+def test_submissions_that_were_set_aside_are_a_warning_with_the_newest_reason() -> None:
+    durability = Durability(DurabilityLevel.SINGLE)
+    clean = Checkup("PostgreSQL at db", "15.1", durability, clock=Instant(0), missing=())
+    assert list(inbox_checks(clean)) == []
+    found = replace(clean, set_aside=2, set_aside_reason="payload: " + "x" * 500)
+    (check,) = inbox_checks(found)
+    assert check.verdict == "warn"
+    assert check.found.startswith("2 submissions set aside, the newest because: payload: xxx")
+    assert len(check.found) < 300

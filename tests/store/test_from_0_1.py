@@ -19,7 +19,7 @@ from rota.alerts.rules import AlertSettings
 from rota.core.commands import Timing
 from rota.core.model import JobId
 from rota.core.outcome import JobsAccepted, decode_receipt
-from rota.engine.inbox import decode_submission
+from rota.engine.inbox import read_submission
 from rota.engine.standby import build_scheduler
 from rota.store.files.blobs import Blobs, FolderBlobs
 from rota.store.migrate import known_migrations, missing_in_file
@@ -57,6 +57,11 @@ ORDER BY 1, 2
 FUNCTIONS = """
 SELECT proname, pg_get_functiondef(oid), proacl::text FROM pg_proc
 WHERE pronamespace = 'rota'::regnamespace ORDER BY 1
+"""
+VIEWS = """
+SELECT viewname, definition, reloptions, relacl::text FROM pg_views
+JOIN pg_class ON relname = viewname AND relnamespace = 'rota'::regnamespace
+WHERE schemaname = 'rota' ORDER BY 1
 """
 
 
@@ -97,7 +102,7 @@ async def assert_is_understood(store: Any) -> None:
     (await build_scheduler(snapshot, Timing(), newest)).check()
     assert isinstance(decode_receipt((await store.queries.key("key-1")).receipt), JobsAccepted)
     entry = await store.journal.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
-    submission = decode_submission(entry.body)
+    submission = read_submission(entry)
     assert submission.key.key == "left-key"
     assert submission.jobs[0].spec.terms.name == "left"
     for name, kind in ((SETTINGS_KEY, AlertSettings), (STATE_KEY, SavedAlerts)):
@@ -183,7 +188,7 @@ async def test_a_database_of_0_1_has_the_baseline_schema_then() -> None:
     old, new = await restored(), Cell()
     for cell in (old, new):
         await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
-    for asked in (COLUMNS, INDEXES, FUNCTIONS):
+    for asked in (COLUMNS, INDEXES, FUNCTIONS, VIEWS):
         async with old.connected() as before, new.connected() as after:
             assert await before.fetch(asked) == await after.fetch(asked)
     steps = "SELECT number, name, checksum FROM rota.migrations"

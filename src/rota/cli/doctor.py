@@ -56,6 +56,7 @@ def store_checks(dsn: str) -> Iterator[Check]:
     yield Check("store", "ok", f"{found.shown}, version {found.version}")
     yield schema_check(found)
     yield from durability_checks(found.durability)
+    yield from inbox_checks(found)
     yield store_clock_check(found, now_ms())
 
 
@@ -95,6 +96,15 @@ def durability_checks(durability: Durability) -> Iterator[Check]:
         yield Check("leases", "ok", text)
 
 
+def inbox_checks(found: Checkup) -> Iterator[Check]:
+    """Warns of submissions by SQL, or without a leader, that could not be accepted."""
+    if not found.set_aside:
+        return
+    reason = found.set_aside_reason[:REASON_SHOWN_CHARS]
+    text = f"{plural(found.set_aside, 'submission')} set aside, the newest because: {reason}"
+    yield Check("inbox", "warn", text, "see the table rota.inbox_set_aside")
+
+
 def store_clock_check(found: Checkup, here_ms: int) -> Check:
     """Compares the clocks, for information: no decision does."""
     apart_s = (here_ms - found.clock) / 1000
@@ -107,6 +117,8 @@ def store_clock_check(found: Checkup, here_ms: int) -> Check:
 
 CLOCK_S_MAX = 2.0
 """The Date header has whole seconds and the way there takes time: less than this means nothing."""
+REASON_SHOWN_CHARS = 200
+"""The whole reason, which may be a page, is in the table."""
 DISK_BYTES_MIN = 1 << 30
 """With less than 1 GiB left a busy server fills the disk within an hour."""
 

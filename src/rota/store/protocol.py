@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NewType, Protocol
 
@@ -37,6 +37,9 @@ from rota.store.queries import (
     TriggerDecisionQuery,
 )
 from rota.store.tokens import TokenStore
+
+Epoch = NewType("Epoch", int)
+Seq = NewType("Seq", int)
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -163,11 +166,22 @@ class InboxKind(StrEnum):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """Submission that no leader has seen yet; ids give the order of arrival."""
+    """Submission that no leader has accepted yet; ids give the order of arrival."""
 
     id: int
-    kind: InboxKind
+    kind: str
+    """An InboxKind, or one that only a newer program knows."""
     body: bytes
+    job_ids: tuple[JobId, ...] = ()
+    """The jobs in it, as its submitter knows them; empty if nobody does."""
+    failures: int = 0
+    """How many turns that had this entry among their inputs have failed."""
+    reason: str = ""
+    """Why it was set aside, by this leader or an earlier one."""
+    is_refused: bool = False
+    """Whether it was set aside for good: only the job that shows the reason is missing."""
+    is_too_large: bool = False
+    """Whether the body was left out, because no server would have put one so large."""
 
 
 class Inbox(Protocol):
@@ -182,8 +196,27 @@ class Inbox(Protocol):
         """
         ...
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """Returns the oldest entries; they stay until an append consumes them."""
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
+        """Returns the oldest entries; they stay until an append consumes them.
+
+        Returns fewer than `limit` if their bodies are large, and none that was set aside in
+        `epoch`.
+        """
+        ...
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        """Keeps, for their submitters, the reasons why entries cannot be accepted.
+
+        The entries stay until they are consumed or dropped. With `epoch`, they are not taken in
+        that epoch any more; without, they are about to be consumed or dropped. Reasons of entries
+        that are gone are removed when they are old, or too many.
+        """
+        ...
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        """Counts that a turn with these entries among its inputs failed."""
         ...
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
@@ -225,10 +258,6 @@ class Histories(Protocol):
         lookup of each one's job as well.
         """
         ...
-
-
-Epoch = NewType("Epoch", int)
-Seq = NewType("Seq", int)
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -384,6 +413,16 @@ class JournalRecord(msgspec.Struct, frozen=True):
     def head(self) -> Head:
         """The journal's end when this record was the newest."""
         return Head(self.seq, self.hash)
+
+
+class StoredRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One record as it is stored."""
+
+    seq: Seq
+    epoch: Epoch
+    at: Instant
+    hash: bytes
+    body: bytes
 
 
 class Leadership(Protocol):

@@ -56,6 +56,12 @@ def judged(row: Row, where: str) -> Durability:
     return Durability(level, tuple(warnings), system)
 
 
+_SET_ASIDE = """
+SELECT count(*) OVER (), reason FROM rota.inbox_set_aside a
+WHERE epoch IS NULL OR EXISTS (SELECT FROM rota.inbox i WHERE i.id = a.id)
+ORDER BY at DESC, id DESC LIMIT 1
+"""
+"""One that an earlier leader left may have been accepted since: it is not in the inbox any more."""
 _VERSION_AND_CLOCK = """
 SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
@@ -72,6 +78,10 @@ class Checkup(msgspec.Struct, frozen=True):
     """The database's time."""
     missing: tuple[str, ...]
     """Steps of the schema that `rota migrate` would take."""
+    set_aside: int = 0
+    """Submissions that could not be accepted, of those whose reason is still kept."""
+    set_aside_reason: str = ""
+    """The reason of the newest of them."""
 
 
 async def check_up(dsn: str) -> Checkup:
@@ -84,11 +94,15 @@ async def check_up(dsn: str) -> Checkup:
         durability = await read_durability(connection, address.shown)
         missing = tuple(step.name for step in await missing_steps(connection, address))
         version, clock = await _version_and_clock(connection)
+        aside = None if missing else await connection.fetchrow(_SET_ASIDE)
     except DATABASE_ERRORS as error:
         raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
-    return Checkup(address.shown, version, durability, clock, missing)
+    found = Checkup(address.shown, version, durability, clock, missing)
+    if aside is None:
+        return found
+    return msgspec.structs.replace(found, set_aside=aside[0], set_aside_reason=aside[1])
 
 
 async def _version_and_clock(connection: Connection) -> tuple[str, Instant]:

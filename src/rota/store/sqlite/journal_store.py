@@ -27,6 +27,8 @@ from rota.core.outcome import AnyWrite, Refill
 from rota.store.journal import encode_record, follow_chain, next_head
 from rota.store.limits import (
     CHECKPOINT_PAGES,
+    INBOX_SET_ASIDE_BODY_BYTES,
+    INBOX_SET_ASIDE_MS,
     PROJECTION_BACKLOG_WRITES,
     PROJECTION_IDLE_S,
     PROJECTION_RETRY_S,
@@ -131,30 +133,89 @@ def name_cell(connection: apsw.Connection, name: str) -> str:
 def put_inbox(
     connection: apsw.Connection, body: bytes, key: str | None, job_ids: Sequence[JobId]
 ) -> InboxEntry:
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.key = ?", (key,))
     if not found:
-        found = fetch(
-            connection,
-            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?) RETURNING id, body",
+        connection.execute(
+            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?)",
             (body, key, " ".join(job_ids)),
         )
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1])
+        found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.id = last_insert_rowid()")
+    return _inbox_entry(found[0])
 
 
 def inbox_key(connection: apsw.Connection, key: str) -> InboxEntry | None:
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.key = ?", (key,))
+    return _inbox_entry(found[0]) if found else None
 
 
 def inbox_job(connection: apsw.Connection, job_id: JobId) -> InboxEntry | None:
     # Ids all have one length, so none is a part of another.
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE instr(job_ids, ?)", (job_id,))
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE instr(i.job_ids, ?)", (job_id,))
+    return _inbox_entry(found[0]) if found else None
 
 
-def take_inbox(connection: apsw.Connection, limit: int) -> list[InboxEntry]:
-    found = connection.execute("SELECT id, body FROM inbox ORDER BY id LIMIT ?", (limit,))
-    return [InboxEntry(row[0], InboxKind.INPUT, row[1]) for row in found]
+def take_inbox(
+    connection: apsw.Connection, limit: int, epoch: Epoch, bytes_max: int
+) -> list[InboxEntry]:
+    found = connection.execute(_TAKE_INBOX, (limit, epoch, bytes_max))
+    return [_inbox_entry(row) for row in found]
+
+
+def set_aside_inbox(
+    connection: apsw.Connection,
+    reasons: Mapping[int, str],
+    at: Instant,
+    epoch: Epoch | None,
+    most: int,
+) -> None:
+    with connection:
+        for entry_id, reason in reasons.items():
+            connection.execute(_SET_ASIDE_INBOX, (entry_id, reason, at, epoch))
+        connection.execute(_FORGET_SET_ASIDE, (at - INBOX_SET_ASIDE_MS, most))
+
+
+def count_inbox_failures(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
+    failed = [(entry_id,) for entry_id in entry_ids]
+    count = "UPDATE inbox SET failures = failures + 1 WHERE id IN (VALUES"
+    run_in_bulk(connection, count, failed, ")")
+
+
+def _inbox_entry(row: Row) -> InboxEntry:
+    number, body, job_ids, failures, reason, epoch = row[:6]
+    return InboxEntry(
+        id=number,
+        kind=InboxKind.INPUT,
+        body=body,
+        job_ids=tuple(JobId(one) for one in job_ids.split()),
+        failures=failures,
+        reason=reason or "",
+        is_refused=reason is not None and epoch is None,
+    )
+
+
+_INBOX_ENTRY = """
+SELECT i.id, i.body, i.job_ids, i.failures, a.reason, a.epoch
+FROM inbox i LEFT JOIN inbox_set_aside a ON a.id = i.id
+"""
+_TAKE_INBOX = f"""
+SELECT * FROM (
+    SELECT *, sum(length(body)) OVER (ORDER BY id) - length(body) AS size_before FROM (
+        {_INBOX_ENTRY} WHERE a.epoch IS NOT ?2 ORDER BY i.id LIMIT ?1
+    )
+) WHERE size_before < ?3 ORDER BY id
+"""
+_SET_ASIDE_INBOX = f"""
+INSERT INTO inbox_set_aside (id, body, key, job_ids, reason, at, epoch)
+SELECT id, CASE WHEN length(body) <= {INBOX_SET_ASIDE_BODY_BYTES} THEN body END, key, job_ids,
+    ?2, ?3, ?4
+FROM inbox WHERE id = ?1
+ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, at = excluded.at, epoch = excluded.epoch
+"""
+_FORGET_SET_ASIDE = """
+DELETE FROM inbox_set_aside
+WHERE (at < ?1 OR id <= (SELECT id FROM inbox_set_aside ORDER BY id DESC LIMIT 1 OFFSET ?2))
+    AND id NOT IN (SELECT id FROM inbox)
+"""
 
 
 def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
@@ -201,8 +262,10 @@ class SqliteJournalStore:
         self._trouble = ""
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._puts, self._emptied_at = 0, -1
-        """How many entries were put for the next leader, and that number when none was left."""
+        self._puts = 0
+        """How many entries were put for the next leader."""
+        self._emptied_at: tuple[int, Epoch] | None = None
+        """That number, and the epoch, when there was nothing left to take."""
         self._closed = False
         self._submit_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
@@ -251,15 +314,25 @@ class SqliteJournalStore:
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
         return await self.run_durably(lambda c: inbox_job(c, job_id))
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         """Remembers an empty inbox: nobody but this process puts entries into it."""
-        puts = self._puts
-        if self._emptied_at == puts:
+        now = (self._puts, epoch or Epoch(0))
+        if self._emptied_at == now:
             return []
-        found = await self.run_durably(lambda c: take_inbox(c, limit))
+        at_once = self._limits.inbox_take_bytes
+        found = await self.run_durably(lambda c: take_inbox(c, limit, now[1], at_once))
         if not found:
-            self._emptied_at = puts
+            self._emptied_at = now
         return found
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        most = self._limits.inbox_set_aside_max
+        await self.run_durably(lambda c: set_aside_inbox(c, reasons, at, epoch, most))
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        await self.run_durably(lambda c: count_inbox_failures(c, entry_ids))
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self.run_durably(lambda c: drop_inbox(c, entry_ids))
