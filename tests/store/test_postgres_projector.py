@@ -23,11 +23,11 @@ from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.quarantine import set_failed_jobs_aside
 from rota.store.postgres.store import PostgresStore
 from rota.store.projection.shards import Window
-from rota.store.protocol import GENESIS, Snapshot, TablesBehindError
+from rota.store.protocol import GENESIS, Snapshot, StoredRecord, TablesBehindError
 from rota.store.queries import JobQuery
 from tests.example_counts import examples
 from tests.postgres.cell import EMPTY, Cell, migrated_cell
-from tests.store.conformance import leading, project_all, put, run_of
+from tests.store.conformance import Appender, leading, project_all, put, run_of
 from tests.store.naive import NaiveStore, assert_same, histories
 
 pytestmark = pytest.mark.postgres
@@ -39,6 +39,11 @@ ALL = 10_000
 @pytest.fixture
 async def cell() -> Cell:
     return await migrated_cell()
+
+
+def the_newest(leader: Appender) -> StoredRecord:
+    """The newest record as another server would be told of it, without its body."""
+    return StoredRecord(leader.head.seq, leader.epoch, 1, leader.head.hash, b"")
 
 
 def history(records: int) -> Iterator[list[AnyWrite]]:
@@ -56,7 +61,7 @@ async def test_two_projectors_at_once_write_no_row_twice_and_miss_none(cell: Cel
         two.projection.lead(leads=True)  # it believes so, as after a change of leader
         for writes in history(60):
             await leader.append(*writes)
-            two.projection.note_appended(leader.seq, len(writes))
+            two.projection.want(leader.seq)
             written += writes
         for store in (one, two):
             await assert_same(store, NaiveStore(written))
@@ -224,7 +229,7 @@ async def test_readers_do_not_wait_at_all_for_tables_that_are_far_behind(cell: C
         async with cell.connected() as report, report.transaction():
             await report.execute("LOCK TABLE rota.jobs_live IN EXCLUSIVE MODE")
             await leader.append(put(1))
-            store.projection.note_appended(leader.seq, 300_000)
+            store.projection.note_appended(the_newest(leader), 300_000)
             async with asyncio.timeout(0.5):
                 with pytest.raises(TablesBehindError, match="writes behind the journal"):
                     await store.queries.find_jobs(JobQuery())

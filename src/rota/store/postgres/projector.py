@@ -408,6 +408,7 @@ class Projector:
         )
         self._projected_at = self._now()
         if any(end is None for end in ends):
+            self._at_hand = RecordsAtHand()  # perhaps the journal does not have them any more
             await self._yield_to_another()
         elif self._stands_in and True in ends:
             log.warning("projecting_for_another", after=lowest.seq, until=records[-1].seq)
