@@ -57,6 +57,7 @@ from tests.store.conformance_logs_and_files import (
 )
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import (
     MONDAY,
     TUESDAY,
@@ -99,6 +100,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
     pass
 
 

@@ -26,6 +26,7 @@ from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
 from rota.store.postgres.load import load_snapshot, read_spill_queues
 from rota.store.postgres.partitions import make_partitions
+from rota.store.postgres.quarantine import read_quarantined_work, repair_jobs
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.client import Projection
 from rota.store.protocol import (
@@ -42,6 +43,7 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
@@ -415,6 +417,12 @@ class PostgresJournalStore(PostgresInbox):
         found = await self._follows.read(lambda c: c.fetch(_LOSSES))
         each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
         return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self._readers.run(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await repair_jobs(self._address, job_ids)
 
     async def close(self) -> None:
         self._leader_lock.drop()

@@ -53,6 +53,7 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
@@ -63,7 +64,13 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
 from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
-from rota.store.sqlite.quarantine import is_of_the_data, read_quarantine, set_failed_jobs_aside
+from rota.store.sqlite.quarantine import (
+    is_of_the_data,
+    read_quarantine,
+    read_quarantined_work,
+    repair_jobs,
+    set_failed_jobs_aside,
+)
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
 
@@ -301,6 +308,18 @@ class SqliteJournalStore:
 
     async def losses(self) -> Losses:
         return await self.run_durably(losses)
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self.run_durably(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await self.run_durably(lambda c: self._repair(c, job_ids))
+
+    def _repair(self, connection: apsw.Connection, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        try:
+            return repair_jobs(connection, job_ids)
+        finally:
+            self._quarantine = read_quarantine(connection)
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
