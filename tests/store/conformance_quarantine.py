@@ -18,7 +18,8 @@ BEGIN
     IF NEW.name = 'refused' THEN RAISE EXCEPTION '{REASON}'; END IF;
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON rota.jobs_live FOR EACH ROW EXECUTE FUNCTION rota.refuse();
+CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON rota.jobs_live
+    FOR EACH ROW EXECUTE FUNCTION rota.refuse();
 """
 _SQLITE = f"""
 CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN NEW.name = 'refused'

@@ -15,9 +15,10 @@ import structlog
 from msgspec.structs import replace
 
 from rota.core.commands import Refilled
-from rota.core.model import JobId, JobRecord
+from rota.core.model import JobId, JobRecord, Millis
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
 from rota.engine.limits import EngineLimits
+from rota.engine.ports import Clock
 from rota.store.projection.shards import shard_of
 from rota.store.protocol import JournalStore, Seq, SpilledJobs, StoreError
 from rota.store.table_changes import spill_queue_of
@@ -84,12 +85,18 @@ class Refills:
     """Runs the reads of spilled jobs; `put` receives the answers, as inputs of the next turn."""
 
     def __init__(
-        self, journal: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+        self,
+        journal: JournalStore,
+        put: Callable[[Sequence[Refilled]], None],
+        clock: Clock,
+        limits: EngineLimits,
     ) -> None:
+        self._clock = clock
         self._limits = limits
         self._journal = journal
         self._put = put
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Millis] = {}
+        """With the time at which each began, by the steady clock."""
         self._tail = SpillTail()
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
@@ -103,8 +110,12 @@ class Refills:
     def fetch(self, wanted: Sequence[Refill]) -> None:
         """Reads jobs for a durable turn."""
         task = asyncio.create_task(self._fetch(wanted), name="rota-refill")
-        self._tasks[task] = None
+        self._tasks[task] = self._clock.steady()
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def waiting_ms(self) -> Millis:
+        """Returns for how long the oldest read has been under way; 0: none is."""
+        return self._clock.steady() - min(self._tasks.values()) if self._tasks else 0
 
     async def close(self) -> None:
         """Cancels all reads: the next scheduler asks for itself."""

@@ -369,12 +369,17 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """What failovers of the database have lost."""
+    """Records that failovers of the database have lost."""
 
     fence_floor: int = 0
     """Fences of later executions are higher than this."""
     each: tuple[Loss, ...] = ()
     """The oldest first."""
+
+    @property
+    def records(self) -> int:
+        """How many records were lost, as far as any server knows."""
+        return sum(loss.records for loss in self.each)
 
 
 class SpilledJobs(msgspec.Struct, frozen=True):

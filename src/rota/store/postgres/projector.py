@@ -294,7 +294,7 @@ class Projector:
             if str(error) != self._trouble:
                 log.error("projection_failed", reason=str(error), exc_info=unexpected)
             self._set_trouble(str(error) or type(error).__name__)
-            kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
+            kind = StoreFullError if isinstance(error, StoreFullError) else TablesBehindError
             self._fail(kind(f"the tables cannot follow the journal: {error}"))
 
     def _judge_others(self) -> None:

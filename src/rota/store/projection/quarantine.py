@@ -140,7 +140,7 @@ def quarantined_work(
 ) -> list[QuarantinedWork]:
     """Joins jobs that are set aside with their first writes.
 
-    `found` has them as (job, how many writes the job has, record, bytes, body or None if too large).
+    `found` has (job, how many writes it has, record, bytes, body or None if it is too large).
     """
     counts: dict[JobId, int] = {}
     writes: dict[JobId, list[ShownWrite]] = {}
@@ -159,7 +159,7 @@ def quarantined_work(
 def wanted_jobs(
     jobs: Mapping[JobId, QuarantinedJob], job_ids: Sequence[JobId]
 ) -> tuple[list[QuarantinedJob], dict[JobId, str]]:
-    """Returns those of these jobs that are set aside, all if none is named; and why not the rest."""
+    """Returns those of these jobs that are set aside, or all; and why not the others."""
     unknown = {job_id: NOT_THERE for job_id in job_ids if job_id not in jobs}
     wanted = dict.fromkeys(job_ids) if job_ids else dict.fromkeys(jobs)
     return sorted((jobs[one] for one in wanted if one in jobs), key=_by_record), unknown

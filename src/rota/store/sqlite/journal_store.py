@@ -59,6 +59,7 @@ from rota.store.protocol import (
     SpilledJobs,
     StoreError,
     StoreFullError,
+    TablesBehindError,
 )
 from rota.store.rows import Row
 from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
@@ -550,9 +551,9 @@ class SqliteJournalStore:
             cause = (
                 as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
             )
-            self._trouble = f"the tables cannot follow the journal: {cause}"
-            kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
-            self._watermark.fail(kind(self._trouble))
+            self._trouble = str(cause) or type(cause).__name__
+            kind = StoreFullError if isinstance(cause, StoreFullError) else TablesBehindError
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {self._trouble}"))
             self._try_again_later()
 
     def _try_again_later(self) -> None:
