@@ -5,6 +5,8 @@ one watches, and takes over when the tables have stood still for a while althoug
 more. Nothing but row locks is needed for that: a transaction locks the shards that it projects, and
 gives up if they are locked, or further than it thought. A projector that was frozen in the middle
 of a transaction would block all others: its transaction is ended.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations
