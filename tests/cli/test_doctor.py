@@ -9,14 +9,28 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from rota.cli.doctor import clock_checks, disk_checks, inbox_checks, token_checks, version_check
+from rota.cli.doctor import (
+    clock_checks,
+    disk_checks,
+    inbox_checks,
+    loss_checks,
+    ready_checks,
+    token_checks,
+    version_check,
+)
 from rota.core.model import Instant
+from rota.sdk import Client, UnavailableError
 from rota.sdk.discovery import Endpoint, discover
 from rota.store.postgres.durability import Checkup
 from rota.store.protocol import Durability, DurabilityLevel
 from rota.store.sqlite.store import migrate_directory
+from rota.wire.problems import Problem
+from rota.wire.quarantine import QuarantinedJobView, QuarantinedWriteView
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import TOKEN, SmallServer
+from tests.stand_in import stand_in
+
+JOB_ID = "019a85bf-2222-7333-8444-955566677788"
 
 
 def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
@@ -122,3 +136,48 @@ def test_damaged_files_of_a_data_folder_are_named(rota: Rota, tmp_path: Path) ->
     (data / "rota.db").unlink()
     (data / "logs.db").unlink()
     assert rota("doctor", "--data", str(data)).status == 1
+
+
+def quarantined(reason: str = "the tables refuse it") -> QuarantinedJobView:
+    write = QuarantinedWriteView(7, 120, "PutJob", {"id": JOB_ID, "name": "invoice"})
+    return QuarantinedJobView(JOB_ID, 7, "2026-11-15T10:00:00.000Z", reason, 1, [write])
+
+
+def test_a_job_in_quarantine_is_a_warning_with_the_text_of_its_record(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.add_worker("box-1")
+    server.quarantine.append(quarantined())
+    ran = rota("doctor")
+    assert ran.status == 0
+    assert f"job {JOB_ID} is in quarantine since record 7" in ran.out
+    assert "the tables refuse it" in ran.out
+    assert 'PutJob {"id": ' in ran.out
+    assert "Fix: remove the cause, then rota doctor --repair" in ran.out
+
+
+def test_a_repair_says_what_came_of_it(server: SmallServer, rota: Rota) -> None:
+    server.quarantine += [quarantined(""), quarantined()]
+    ran = rota("doctor", "--repair", "--json")
+    assert ran.status == 1
+    repairs = [one for one in ran.json["checks"] if one["name"] == "repair"]
+    assert [one["verdict"] for one in repairs] == ["ok", "fail"]
+    assert "is in the tables again" in repairs[0]["found"]
+    assert "stays in quarantine: the tables refuse it" in repairs[1]["found"]
+    server.quarantine.clear()
+    assert "there was nothing to repair" in rota("doctor", "--repair").out
+
+
+def test_each_reason_why_a_server_is_not_ready_is_a_failure() -> None:
+    def fail() -> None:
+        raise UnavailableError(Problem("", "", 503, "not ready: a; b", reasons=["a", "b"]))
+
+    with Client(Endpoint("http://127.0.0.1:7070", None, "", None, (), None)) as client:
+        checks = list(ready_checks(stand_in(client, ready=fail)))
+    assert [(one.verdict, one.found) for one in checks] == [("fail", "a"), ("fail", "b")]
+
+
+def test_losses_of_records_are_shown() -> None:
+    assert list(loss_checks(0, 0)) == []
+    (check,) = loss_checks(8, 2)
+    assert check.found == "2 failovers of the database lost 8 records of the journal so far"

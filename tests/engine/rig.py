@@ -36,6 +36,7 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
@@ -89,6 +90,12 @@ class SlowJournalStore:
 
     async def losses(self) -> Losses:
         return await self.inner.losses()
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self.inner.quarantine()
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await self.inner.repair(job_ids)
 
     def shut(self) -> None:
         """Holds up appends from now on."""

@@ -30,6 +30,7 @@ from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
 from tests.store.conformance_spill import SpillConformance
@@ -83,6 +84,10 @@ class TestDamage(DamageConformance):
 
 
 class TestGroups(GroupConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
     pass
 
 

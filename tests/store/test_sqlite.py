@@ -59,6 +59,7 @@ from tests.store.conformance_logs_and_files import (
 )
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import (
     MONDAY,
     TUESDAY,
@@ -109,6 +110,10 @@ class TestDamage(DamageConformance):
 
 
 class TestGroups(GroupConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
     pass
 
 

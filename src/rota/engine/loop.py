@@ -76,6 +76,7 @@ from rota.store.protocol import (
     DivergedError,
     FencedError,
     OtherDatabaseError,
+    ProjectionStatus,
     Store,
     StoreError,
     StoreFullError,
@@ -153,7 +154,7 @@ class Engine:
         self._observer = observer
         self._election = LeaderElection(store.journal, clock, member)
         self._standby = Standby(store, clock, timing.window.fifo_group, member.limits)
-        self._refills = Refills(store.journal, self._take_refills, member.limits)
+        self._refills = Refills(store.journal, self._take_refills, clock, member.limits)
         self._renewal = LeadershipRenewal(self._election, self._leadership_changed)
         self._callers = Callers(member.limits)
         self._key_filter = KeyFilter(store.queries, clock, member.limits)
@@ -355,6 +356,13 @@ class Engine:
             seq=self._head.seq if leads else self._standby.seq,
         )
 
+    @property
+    def suspects_leader(self) -> bool:
+        """Whether the leader does not answer this server any more."""
+        return (
+            self._election.suspected != 0 and self._election.suspected == self._election.row.epoch
+        )
+
     async def post(self, event: AnyInput) -> AnyReceipt:
         """Decides one input; returns its receipt when it is durable."""
         if not self.ready:
@@ -526,6 +534,15 @@ class Engine:
     def projection_lag_s(self) -> float:
         """Returns for how long the oldest record missing from the tables has been durable."""
         return self._projection_lag.seconds(self._journal.projection.projected)
+
+    @property
+    def projection(self) -> ProjectionStatus:
+        """Status of the projection, as far as this server knows."""
+        return self._journal.projection
+
+    def refills_waiting_ms(self) -> Millis:
+        """Returns for how long the oldest read of spilled jobs has been under way."""
+        return self._refills.waiting_ms()
 
     # Questions, answered from memory; `Brain` in ports.py describes them
 

@@ -15,9 +15,10 @@ import structlog
 from msgspec.structs import replace
 
 from rota.core.commands import Refilled
-from rota.core.model import JobId, JobRecord
+from rota.core.model import JobId, JobRecord, Millis
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
 from rota.engine.limits import EngineLimits
+from rota.engine.ports import Clock
 from rota.store.projection.shards import shard_of
 from rota.store.protocol import JournalStore, Seq, SpilledJobs, StoreError
 from rota.store.table_changes import spill_queue_of
@@ -88,13 +89,20 @@ class Refills:
     """Runs the reads of spilled jobs; `put` receives the answers, as inputs of the next turn."""
 
     def __init__(
-        self, journal: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+        self,
+        journal: JournalStore,
+        put: Callable[[Sequence[Refilled]], None],
+        clock: Clock,
+        limits: EngineLimits,
     ) -> None:
+        self._clock = clock
         self._limits = limits
         self._journal = journal
         self._put = put
         self._tasks: dict[asyncio.Task[None], Seq] = {}
         """Each with a record that the tables had when its newest read began."""
+        self._since: dict[asyncio.Task[None], Millis] = {}
+        """With the time at which each began, by the steady clock."""
         self._tail = SpillTail()
         self._spills, self._spilled_until = False, Seq(0)
 
@@ -115,7 +123,16 @@ class Refills:
         """Reads jobs for a durable turn."""
         task = asyncio.create_task(self._fetch(wanted), name="rota-refill")
         self._tasks[task] = self._journal.projection.projected
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._since[task] = self._clock.steady()
+        task.add_done_callback(self._ended)
+
+    def waiting_ms(self) -> Millis:
+        """Returns for how long the oldest read has been under way; 0: none is."""
+        return self._clock.steady() - min(self._since.values()) if self._since else 0
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._since.pop(task, None)
 
     async def close(self) -> None:
         """Cancels all reads: the next scheduler asks for itself."""

@@ -2,6 +2,8 @@
 
 Its parent gives it one end of a socket pair and tells it what to work on. It ends when its parent
 asks for that or is gone. What it does is safe to do in several servers at once.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations

@@ -25,13 +25,8 @@ from rota.processes.messages import (
     Want,
 )
 from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.protocol import (
-    ProjectionStatus,
-    Seq,
-    StoredRecord,
-    StoreError,
-    TablesBehindError,
-)
+from rota.store.projection.client import KEEPS_ENDING
+from rota.store.protocol import ProjectionStatus, Seq, StoredRecord, TablesBehindError
 
 log = structlog.get_logger("rota.processes")
 
@@ -71,6 +66,8 @@ class BackgroundClient:
         self._wanted = Seq(0)
         self._waiting: deque[tuple[Seq, asyncio.Future[None]]] = deque()
         self._restarts = 0
+        self._began = 0.0
+        """When the process was started, by the loop's clock."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -89,9 +86,14 @@ class BackgroundClient:
     @property
     def status(self) -> ProjectionStatus:
         """How far the tables are, as the process said last."""
-        if self._restarts >= DYING_RESTARTS:
-            return replace(self._status, trouble="the background process keeps ending: see its log")
+        if self._restarts >= DYING_RESTARTS and not self._is_steady():
+            return replace(self._status, trouble=KEEPS_ENDING)
         return self._status
+
+    def _is_steady(self) -> bool:
+        """Whether the process has run for so long that it does not keep ending."""
+        ran_s = asyncio.get_running_loop().time() - self._began
+        return self.pid is not None and ran_s >= STEADY_S
 
     def lead(self, *, leads: bool) -> None:
         """Says whether this server leads."""
@@ -113,7 +115,7 @@ class BackgroundClient:
         if self._status.projected >= seq:
             return
         if self._status.trouble:
-            raise StoreError(f"the tables cannot follow the journal: {self._status.trouble}")
+            raise TablesBehindError(f"the tables cannot follow the journal: {self._status.trouble}")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((seq, waiter))
         if seq > self._wanted:
@@ -162,6 +164,7 @@ class BackgroundClient:
                 # Ctrl-C is for the server, which then stops this process in order.
                 start_new_session=True,
             )  # fmt: skip
+        self._began = asyncio.get_running_loop().time()
         self._channel = await Channel.open(ours, FromBackground)
         self._send(self._settings)
         self._send(Lead(self._leads))
@@ -172,13 +175,12 @@ class BackgroundClient:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while not self._closing:
-            began = loop.time()
             await self._listen()
             if self._closing:
                 return
             assert self._process is not None
             code = await self._process.wait()
-            if loop.time() - began >= STEADY_S:
+            if loop.time() - self._began >= STEADY_S:
                 self._restarts = 0
             pause_s = min(RESTART_S_MIN * 2**self._restarts, RESTART_S_MAX)
             self._restarts += 1
@@ -223,8 +225,8 @@ class BackgroundClient:
             if seq <= status.projected:
                 waiter.set_result(None)
             elif status.trouble:
-                error = StoreError(f"the tables cannot follow the journal: {status.trouble}")
-                waiter.set_exception(error)
+                text = f"the tables cannot follow the journal: {status.trouble}"
+                waiter.set_exception(TablesBehindError(text))
 
     def _send(self, message: ToBackground) -> None:
         if self._channel is not None:

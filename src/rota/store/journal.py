@@ -8,6 +8,8 @@ older ones follow no further, and say so.
 The journal is a hash chain: each record's hash covers the record and the hash before it. Two
 journals that have the same hash at a position have the same records up to there, so a server that
 compares a position and a hash notices records that a failover lost or replaced, and damaged bytes.
+
+Why: docs/decisions/0032-journal-is-a-hash-chain.md.
 """
 
 from __future__ import annotations

@@ -195,6 +195,10 @@ FREE_PAGES_KEPT = 4_000
 """Free pages (of 4 KiB) that a SQLite file keeps for what comes next."""
 FREE_PAGES_PER_DROP = 2_000
 """Free pages that one call of `drop_before` gives back to the disk at most."""
+QUARANTINED_WRITES_SHOWN = 10
+"""Writes shown of each job in quarantine: the first says what could not be written."""
+QUARANTINED_WRITE_BYTES_SHOWN = 16_384
+"""A larger one is not shown: somebody reads it."""
 SWEEP_EXECUTIONS = 200
 """Executions of deleted jobs whose logs and files are removed at once."""
 UPKEEP_EVERY_MS = 5 * 60 * 1000

@@ -368,12 +368,17 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """What failovers of the database have lost."""
+    """Records that failovers of the database have lost."""
 
     fence_floor: int = 0
     """Fences of later executions are higher than this."""
     each: tuple[Loss, ...] = ()
     """The oldest first."""
+
+    @property
+    def records(self) -> int:
+        """How many records were lost, as far as any server knows."""
+        return sum(loss.records for loss in self.each)
 
 
 class SpilledJobs(msgspec.Struct, frozen=True):
@@ -460,7 +465,45 @@ class ProjectionStatus(msgspec.Struct, frozen=True):
     """The reason why it cannot go on; empty: it can."""
 
 
-class JournalStore(Leadership, Inbox, Protocol):
+class ShownWrite(msgspec.Struct, frozen=True):
+    """Write of a job in quarantine, to be shown to an operator."""
+
+    seq: Seq
+    size: int
+    """Bytes as it is stored."""
+    write: AnyWrite | None
+    """None: it is too large to be shown."""
+
+
+class QuarantinedWork(msgspec.Struct, frozen=True):
+    """Job in quarantine, with the first of its writes that were set aside."""
+
+    job_id: JobId
+    seq: Seq
+    """The record whose writes could not be projected."""
+    at: Instant
+    reason: str
+    count: int
+    """How many writes are set aside."""
+    writes: Sequence[ShownWrite] = ()
+
+
+class QuarantineStore(Protocol):
+    """Jobs that are set aside because their writes cannot be projected."""
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        """Returns all of them, by job id."""
+        ...
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        """Projects again what was set aside of these jobs, or of all if none is named.
+
+        Returns by job why it failed, empty if it did not. A job that failed stays set aside.
+        """
+        ...
+
+
+class JournalStore(Leadership, Inbox, QuarantineStore, Protocol):
     """Journal of the cell, as the engine uses it."""
 
     @property

@@ -17,7 +17,17 @@ from rota.store.postgres.connect import Connection, close, connect, parse_addres
 from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
 from rota.store.postgres.glance import Part, Row
 from rota.store.postgres.migrate import missing_steps
-from rota.store.protocol import Durability, DurabilityLevel, StoreError
+from rota.store.postgres.quarantine import read_quarantined_work
+from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    Durability,
+    DurabilityLevel,
+    Loss,
+    Losses,
+    QuarantinedWork,
+    Seq,
+    StoreError,
+)
 from rota.store.stored_bodies import BODIES
 
 _COLUMNS = """
@@ -64,6 +74,19 @@ def judged(row: Row, where: str) -> Durability:
     return Durability(level, tuple(warnings), system)
 
 
+_LOSSES = """
+SELECT m.failovers, l.at, l.records, l.after FROM rota.meta m LEFT JOIN rota.losses l ON true
+ORDER BY l.at
+"""
+
+
+async def read_losses(connection: Connection) -> Losses:
+    """Returns all recorded losses."""
+    found = await connection.fetch(_LOSSES)
+    each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
+    return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
+
+
 _SET_ASIDE = """
 SELECT count(*) OVER (), reason FROM rota.inbox_set_aside a
 WHERE epoch IS NULL OR EXISTS (SELECT FROM rota.inbox i WHERE i.id = a.id)
@@ -92,6 +115,8 @@ class Checkup(msgspec.Struct, frozen=True):
     """The reason of the newest of them."""
     damaged: tuple[str, ...] = ()
     """Damaged rows among those that servers load or read most, a few of them."""
+    quarantine: tuple[QuarantinedWork, ...] = ()
+    losses: Losses = Losses()
 
 
 async def check_up(dsn: str, *, rows: bool = False) -> Checkup:
@@ -105,16 +130,25 @@ async def check_up(dsn: str, *, rows: bool = False) -> Checkup:
         durability = await read_durability(connection, address.shown)
         missing = tuple(step.name for step in await missing_steps(connection, address))
         version, clock = await _version_and_clock(connection)
-        aside = None if missing else await connection.fetchrow(_SET_ASIDE)
         damaged = () if missing or not rows else tuple(await _damaged_rows(connection))
+        found = Checkup(address.shown, version, durability, clock, missing, damaged=damaged)
+        return found if missing else await _with_findings(connection, found)
     except DATABASE_ERRORS as error:
         raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
-    found = Checkup(address.shown, version, durability, clock, missing, damaged=damaged)
-    if aside is None:
-        return found
-    return msgspec.structs.replace(found, set_aside=aside[0], set_aside_reason=aside[1])
+
+
+async def _with_findings(connection: Connection, found: Checkup) -> Checkup:
+    """Adds what a schema that is up to date tells of submissions, tables and journal."""
+    aside = await connection.fetchrow(_SET_ASIDE) or (0, "")
+    return msgspec.structs.replace(
+        found,
+        set_aside=aside[0],
+        set_aside_reason=aside[1],
+        quarantine=tuple(await read_quarantined_work(connection)),
+        losses=await read_losses(connection),
+    )
 
 
 async def _version_and_clock(connection: Connection) -> tuple[str, Instant]:

@@ -21,15 +21,15 @@ from rota.store.limits import (
 )
 from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
-from rota.store.postgres.durability import DURABILITY, judged, read_durability
+from rota.store.postgres.durability import DURABILITY, judged, read_durability, read_losses
 from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
 from rota.store.postgres.load import load_snapshot, read_spill_queues
 from rota.store.postgres.partitions import make_partitions
+from rota.store.postgres.quarantine import read_quarantined_work, repair_jobs
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.client import Projection
 from rota.store.protocol import (
-    FENCES_PER_LOSS,
     DivergedError,
     Durability,
     Epoch,
@@ -42,6 +42,7 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
@@ -204,10 +205,6 @@ INSERT INTO rota.losses AS l (timeline, after, at, records) VALUES ($1, $2, $3, 
 ON CONFLICT (timeline, after) DO UPDATE SET records = greatest(l.records, excluded.records)
 """
 """Several servers may notice the same loss."""
-_LOSSES = """
-SELECT m.failovers, l.at, l.records, l.after FROM rota.meta m LEFT JOIN rota.losses l ON true
-ORDER BY l.at
-"""
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Overrides the database's default: `on` waits for the disk, and for that of a named standby."""
@@ -416,9 +413,13 @@ class PostgresJournalStore(PostgresInbox):
         )
 
     async def losses(self) -> Losses:
-        found = await self._follows.read(lambda c: c.fetch(_LOSSES))
-        each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
-        return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
+        return await self._follows.read(read_losses)
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self._readers.run(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await repair_jobs(self._address, job_ids)
 
     async def close(self) -> None:
         self._leader_lock.drop()

@@ -5,6 +5,8 @@ one watches, and takes over when the tables have stood still for a while althoug
 more. Nothing but row locks is needed for that: a transaction locks the shards that it projects, and
 gives up if they are locked, or further than it thought. A projector that was frozen in the middle
 of a transaction would block all others: its transaction is ended.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations
@@ -343,7 +345,7 @@ class Projector:
             if str(error) != self._trouble:
                 log.error("projection_failed", reason=str(error), exc_info=unexpected)
             self._set_trouble(str(error) or type(error).__name__)
-            kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
+            kind = StoreFullError if isinstance(error, StoreFullError) else TablesBehindError
             self._fail(kind(f"the tables cannot follow the journal: {error}"))
 
     def _judge_others(self) -> None:

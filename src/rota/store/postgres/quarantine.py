@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import asyncpg
+import structlog
 
 from rota.core.model import JobId
 from rota.core.outcome import AnyWrite
-from rota.store.postgres.connect import Connection
+from rota.store.limits import (
+    PROJECTION_DEADLINE_S,
+    QUARANTINED_WRITE_BYTES_SHOWN,
+    QUARANTINED_WRITES_SHOWN,
+)
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.errors import CONNECTION_ERRORS
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
@@ -19,10 +26,14 @@ from rota.store.projection.quarantine import (
     decode_write,
     find_failing_jobs,
     quarantined_by,
+    quarantined_work,
     set_aside,
+    wanted_jobs,
 )
 from rota.store.projection.shards import Window
-from rota.store.protocol import Head, Seq, StoreError
+from rota.store.protocol import Head, QuarantinedWork, Seq, StoreError
+
+log = structlog.get_logger("rota.store")
 
 _OF_THE_DATA = ("22", "23", "P0", "XX")
 """Classes of SQLSTATE that a row can cause: values and constraints, a trigger that refuses, a
@@ -57,6 +68,23 @@ async def read_quarantined_writes(
         job_ids,
     )
     return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
+
+
+_SHOWN = f"""
+SELECT job_id, count, seq, octet_length(body),
+    CASE WHEN octet_length(body) <= {QUARANTINED_WRITE_BYTES_SHOWN} THEN body END
+FROM (
+    SELECT *, count(*) OVER (PARTITION BY job_id) AS count,
+        row_number() OVER (PARTITION BY job_id ORDER BY seq, index) AS number
+    FROM rota.quarantined_writes
+) numbered WHERE number <= {QUARANTINED_WRITES_SHOWN} ORDER BY seq, index
+"""
+
+
+async def read_quarantined_work(connection: Connection) -> list[QuarantinedWork]:
+    """Returns all jobs that are set aside, with their first writes."""
+    jobs = await read_quarantine(connection)
+    return quarantined_work(jobs, [tuple(row) for row in await connection.fetch(_SHOWN)])
 
 
 class _TrialEndedError(Exception):
@@ -117,3 +145,25 @@ async def repair(connection: Connection, job: QuarantinedJob, *, copies: bool) -
         projection = WindowProjection(connection, window, {}, copies=copies)
         await projection.begin(PlanCache())
         await projection.project([[decode_write(one.body) for one in writes]])
+
+
+async def repair_jobs(address: Address, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+    """Repairs these jobs, all if none is named; returns by job why it failed, if it did."""
+    limit_s, copies = address.limits.projection_statement_s, not address.pgbouncer
+    connection = DedicatedConnection(
+        address, "repair", PROJECTION_DEADLINE_S, {}, statement_s=limit_s
+    )
+    try:
+        jobs, outcome = wanted_jobs(await connection.read(read_quarantine), job_ids)
+        for job in jobs:
+            try:
+                await connection.write(partial(repair, job=job, copies=copies))
+                outcome[job.job_id] = ""
+                log.info("job_repaired", job=job.job_id)
+            except Exception as error:
+                if not is_of_the_data(error):
+                    raise
+                outcome[job.job_id] = str(error) or type(error).__name__
+    finally:
+        await connection.close()
+    return outcome

@@ -6,6 +6,9 @@ from typing import Protocol
 
 from rota.store.protocol import ProjectionStatus, Seq, StoredRecord
 
+KEEPS_ENDING = "the background process keeps ending: see its log"
+"""Trouble of a projection whose process ends again and again."""
+
 
 class Projection(Protocol):
     """Projection of the journal into tables, as a store uses it."""

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from rota.core.model import Execution, Instant, JobId, JobRecord
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob
 from rota.store.projection.shards import job_of, shard_of
-from rota.store.protocol import JournalRecord, Seq
+from rota.store.protocol import JournalRecord, QuarantinedWork, Seq, ShownWrite
 
 QUARANTINED_JOBS_MAX = 100
 """More jobs than these are not the jobs' fault: then the projection stops and says why."""
+NOT_THERE = "this job is not in quarantine: perhaps it was repaired before"
+"""Why a job that is not set aside is not repaired."""
 REASON = "quarantined"
 """The word that a job in quarantine shows as its reason."""
 
@@ -131,6 +133,40 @@ def quarantined_by(
 def decode_write(body: bytes) -> AnyWrite:
     """Decodes a write that was set aside."""
     return _decode.decode(body)
+
+
+def quarantined_work(
+    jobs: Mapping[JobId, QuarantinedJob], found: Iterable[tuple[JobId, int, int, int, bytes | None]]
+) -> list[QuarantinedWork]:
+    """Joins jobs that are set aside with their first writes.
+
+    `found` has (job, how many writes it has, record, bytes, body or None if it is too large).
+    """
+    counts: dict[JobId, int] = {}
+    writes: dict[JobId, list[ShownWrite]] = {}
+    for job_id, count, seq, size, body in found:
+        counts[job_id] = count
+        write = None if body is None else decode_write(body)
+        writes.setdefault(job_id, []).append(ShownWrite(Seq(seq), size, write))
+    return [
+        QuarantinedWork(
+            job.job_id, job.seq, job.at, job.reason, counts.get(job_id, 0), writes.get(job_id, ())
+        )
+        for job_id, job in sorted(jobs.items())
+    ]
+
+
+def wanted_jobs(
+    jobs: Mapping[JobId, QuarantinedJob], job_ids: Sequence[JobId]
+) -> tuple[list[QuarantinedJob], dict[JobId, str]]:
+    """Returns those of these jobs that are set aside, or all; and why not the others."""
+    unknown = {job_id: NOT_THERE for job_id in job_ids if job_id not in jobs}
+    wanted = dict.fromkeys(job_ids) if job_ids else dict.fromkeys(jobs)
+    return sorted((jobs[one] for one in wanted if one in jobs), key=_by_record), unknown
+
+
+def _by_record(job: QuarantinedJob) -> tuple[Seq, JobId]:
+    return job.seq, job.job_id
 
 
 class Applied(msgspec.Struct):

@@ -3,6 +3,8 @@
 Every row of the tables belongs to one shard: that of its job, by a hash of the job's id. What has
 no job (workers, queues, settings, keys, schedules, events) belongs to shard 0. A shard says how far
 it is in the transaction that writes its rows, so shards may be at different records.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations

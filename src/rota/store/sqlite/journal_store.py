@@ -54,11 +54,13 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
     StoreError,
     StoreFullError,
+    TablesBehindError,
 )
 from rota.store.rows import Row
 from rota.store.sqlite.connect import (
@@ -73,7 +75,13 @@ from rota.store.sqlite.connect import (
 from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
-from rota.store.sqlite.quarantine import is_of_the_data, read_quarantine, set_failed_jobs_aside
+from rota.store.sqlite.quarantine import (
+    is_of_the_data,
+    read_quarantine,
+    read_quarantined_work,
+    repair_jobs,
+    set_failed_jobs_aside,
+)
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
 
@@ -324,6 +332,18 @@ class SqliteJournalStore:
     async def losses(self) -> Losses:
         return await self.run_durably(losses)
 
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self.run_durably(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await self.run_durably(lambda c: self._repair(c, job_ids))
+
+    def _repair(self, connection: apsw.Connection, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        try:
+            return repair_jobs(connection, job_ids)
+        finally:
+            self._quarantine = read_quarantine(connection)
+
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
@@ -558,12 +578,12 @@ class SqliteJournalStore:
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
             is_sqlite = isinstance(error, SQLITE_ERRORS)
             cause = as_store_error(error, self._connection) if is_sqlite else error
-            kind = next((one for one in _KEPT_KINDS if isinstance(cause, one)), StoreError)
+            kind = next((one for one in _KEPT_KINDS if isinstance(cause, one)), TablesBehindError)
             if isinstance(cause, DamagedError):
                 # Nobody would see what is accepted from here on.
                 self.file.damage = cause
-            self._trouble = f"the tables cannot follow the journal: {cause}"
-            self._watermark.fail(kind(self._trouble))
+            self._trouble = str(cause) or type(cause).__name__
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {self._trouble}"))
             self._try_again_later()
 
     def _try_again_later(self) -> None:
