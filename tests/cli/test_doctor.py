@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apsw
 import pytest
+from msgspec.structs import replace
 
-from rota.cli.doctor import clock_checks, disk_checks, token_checks, version_check
+from rota.cli.doctor import clock_checks, disk_checks, inbox_checks, token_checks, version_check
+from rota.core.model import Instant
 from rota.sdk.discovery import Endpoint, discover
+from rota.store.postgres.durability import Checkup
+from rota.store.protocol import Durability, DurabilityLevel
+from rota.store.sqlite.store import migrate_directory
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import TOKEN, SmallServer
 
@@ -86,3 +92,33 @@ def test_a_server_that_is_not_ready_is_not_taken_for_one_that_refuses_the_token(
     found = verdicts(ran.json["checks"])
     assert found["ready"] == "fail"
     assert "access" not in found
+
+
+def test_submissions_that_were_set_aside_are_a_warning_with_the_newest_reason() -> None:
+    durability = Durability(DurabilityLevel.SINGLE)
+    clean = Checkup("PostgreSQL at db", "15.1", durability, clock=Instant(0), missing=())
+    assert list(inbox_checks(clean)) == []
+    found = replace(clean, set_aside=2, set_aside_reason="payload: " + "x" * 500)
+    (check,) = inbox_checks(found)
+    assert check.verdict == "warn"
+    assert check.found.startswith("2 submissions set aside, the newest because: payload: xxx")
+    assert len(check.found) < 300
+
+
+def test_damaged_files_of_a_data_folder_are_named(rota: Rota, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    migrate_directory(data)
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert (ran.status, verdicts(ran.json["checks"])) == (0, {"files": "ok"})
+    connection = apsw.Connection(str(data / "rota.db"))
+    connection.execute("INSERT INTO queues VALUES ('bulk', x'00'), ('fast', x'01')")
+    connection.close()
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert ran.status == 1
+    found = [check["found"] for check in ran.json["checks"]]
+    assert [line.partition(":")[0] for line in found] == [
+        "the stored queue bulk is damaged", "the stored queue fast is damaged",
+    ]  # fmt: skip
+    (data / "rota.db").unlink()
+    (data / "logs.db").unlink()
+    assert rota("doctor", "--data", str(data)).status == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -142,9 +142,19 @@ class SlowJournalStore:
         self._refuse_if_away()
         return await self.inner.inbox_job(job_id)
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         self._refuse_if_away()
-        return await self.inner.take_inbox(limit)
+        return await self.inner.take_inbox(limit, epoch)
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        self._refuse_if_away()
+        await self.inner.set_aside_inbox(reasons, at, epoch)
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        self._refuse_if_away()
+        await self.inner.count_inbox_failures(entry_ids)
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self.inner.drop_inbox(entry_ids)

@@ -29,8 +29,11 @@ from tests.simtest.clock import Machine, VirtualLoop
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
-WRITES = ("append", "claim", "renew", "resign", "put_inbox", "drop_inbox")
-GROWS = ("append", "put_inbox")
+WRITES = (
+    *("append", "claim", "renew", "resign", "put_inbox", "drop_inbox"),
+    *("set_aside_inbox", "count_inbox_failures"),
+)
+GROWS = ("append", "put_inbox", "set_aside_inbox")
 """Calls that a full disk refuses."""
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0

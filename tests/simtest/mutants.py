@@ -25,7 +25,7 @@ from rota.engine.leadership import LeaderElection
 from rota.engine.loop import Engine
 from rota.store.batched_lookup import KeyStatus
 from rota.store.journal import encode_record
-from rota.store.protocol import UnknownFateError
+from rota.store.protocol import Epoch, UnknownFateError
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.memory import MemoryJournalStore
 from rota.store.sqlite.query_store import SqliteQueryStore
@@ -212,8 +212,8 @@ def _memory_kept() -> list[Patch]:
 def _inbox_emptied_early() -> list[Patch]:
     take_inbox = SqliteJournalStore.take_inbox
 
-    async def take(self: SqliteJournalStore, limit: int) -> Any:
-        entries = await take_inbox(self, limit)
+    async def take(self: SqliteJournalStore, limit: int, epoch: Epoch) -> Any:
+        entries = await take_inbox(self, limit, epoch)
         await self.drop_inbox([entry.id for entry in entries])
         return entries
 

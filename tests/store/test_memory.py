@@ -17,6 +17,7 @@ from tests.store.conformance import (
     leading,
     put,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
@@ -50,6 +51,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 

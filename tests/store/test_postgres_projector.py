@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from rota.core.model import JobState, Life
 from rota.core.outcome import AnyWrite, MoveJob
+from rota.store.journal import encode_record
 from rota.store.limits import StoreLimits
 from rota.store.postgres.load import read_journal, read_positions
 from rota.store.postgres.plan_cache import PlanCache
@@ -23,11 +24,11 @@ from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.quarantine import set_failed_jobs_aside
 from rota.store.postgres.store import PostgresStore
 from rota.store.projection.shards import Window
-from rota.store.protocol import GENESIS, Snapshot, TablesBehindError
+from rota.store.protocol import GENESIS, Snapshot, StoredRecord, TablesBehindError
 from rota.store.queries import JobQuery
 from tests.example_counts import examples
 from tests.postgres.cell import EMPTY, Cell, migrated_cell
-from tests.store.conformance import leading, project_all, put, run_of
+from tests.store.conformance import Appender, leading, project_all, put, run_of
 from tests.store.naive import NaiveStore, assert_same, histories
 
 pytestmark = pytest.mark.postgres
@@ -48,6 +49,11 @@ def history(records: int) -> Iterator[list[AnyWrite]]:
         yield [*(put(5 * number + n) for n in range(5)), run_of(number), *before]
 
 
+def newest(leader: Appender, writes: list[AnyWrite]) -> StoredRecord:
+    """The record that a leader has just appended."""
+    return StoredRecord(leader.seq, leader.epoch, 1, leader.head.hash, encode_record(writes))
+
+
 async def test_two_projectors_at_once_write_no_row_twice_and_miss_none(cell: Cell) -> None:
     limits = StoreLimits(postgres_projection_idle_s=0.0)
     written: list[AnyWrite] = []
@@ -56,7 +62,7 @@ async def test_two_projectors_at_once_write_no_row_twice_and_miss_none(cell: Cel
         two.projection.lead(leads=True)  # it believes so, as after a change of leader
         for writes in history(60):
             await leader.append(*writes)
-            two.projection.note_appended(leader.seq, len(writes))
+            two.projection.note_appended(newest(leader, writes), len(writes))
             written += writes
         for store in (one, two):
             await assert_same(store, NaiveStore(written))
@@ -224,7 +230,7 @@ async def test_readers_do_not_wait_at_all_for_tables_that_are_far_behind(cell: C
         async with cell.connected() as report, report.transaction():
             await report.execute("LOCK TABLE rota.jobs_live IN EXCLUSIVE MODE")
             await leader.append(put(1))
-            store.projection.note_appended(leader.seq, 300_000)
+            store.projection.note_appended(newest(leader, [put(1)]), 300_000)
             async with asyncio.timeout(0.5):
                 with pytest.raises(TablesBehindError, match="writes behind the journal"):
                     await store.queries.find_jobs(JobQuery())

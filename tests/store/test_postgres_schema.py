@@ -84,7 +84,7 @@ async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_comm
         assert len(await store.journal.take_inbox(9)) == 1
         await rolled_back.rollback()
         (entry,) = await store.journal.take_inbox(9)
-        assert entry.kind is InboxKind.SPEC
+        assert entry.kind == InboxKind.SPEC
         assert json.loads(entry.body) == {"job_id": str(kept), "spec": {"name": "kept"}}
         leader = await leading(store)
         await store.journal.append(leader.epoch, GENESIS, 1, [put(1)], [entry.id])

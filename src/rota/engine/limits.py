@@ -55,6 +55,13 @@ DURABLE_INBOX_LOOK_S_MIN = 0.1
 """Pause before it reads more, after there were some."""
 DURABLE_INBOX_LOOK_S_MAX = 0.5
 """Its longest pause while there are none: an idle database is left alone."""
+INBOX_FAILURES_MAX = 3
+"""Failed turns with such a submission after which it is refused. From the second on it is alone in
+its turn among those of the inbox, so that it can be told from its neighbours."""
+INBOX_PRELOADS_MAX = 20
+"""How often a submission is read for again at once when what it needs has changed meanwhile."""
+INBOX_REASON_CHARS = 1_000
+"""The reason for which a submission is set aside: what somebody reads in a list."""
 REFILL_RETRY_S = 0.5
 """Pause after a refill that the store could not read."""
 HEADS_KEPT = 4_096
@@ -128,6 +135,7 @@ class EngineLimits:
     durable_inbox_entries: int = DURABLE_INBOX_ENTRIES
     durable_inbox_look_s_min: float = DURABLE_INBOX_LOOK_S_MIN
     durable_inbox_look_s_max: float = DURABLE_INBOX_LOOK_S_MAX
+    inbox_failures_max: int = INBOX_FAILURES_MAX
     seen_after_ms: int = SEEN_AFTER_MS
     reachability_alone_look_s: float = REACHABILITY_ALONE_LOOK_S
 

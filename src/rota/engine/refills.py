@@ -144,12 +144,15 @@ class Refills:
         """Answers what was read; returns what must be read on, because all of it had moved."""
         answers: list[Refilled] = []
         left: list[Refill] = []
-        for refill, read in zip(wanted, found.jobs, strict=True):
+        for number, (refill, read) in enumerate(zip(wanted, found.jobs, strict=True)):
             jobs = self._tail.complete(refill, read, found)
+            damaged = found.damaged[number] if found.damaged else ()
+            if damaged:
+                log.error("stored_row_damaged", queue=refill.spill_queue, arrival_numbers=damaged)
             if not jobs and len(read) == refill.limit:
                 left.append(replace(refill, after=read[-1].spec.arrival_number))
             else:
-                answers.append(Refilled(refill=refill, jobs=tuple(jobs)))
+                answers.append(Refilled(refill=refill, jobs=tuple(jobs), damaged=damaged))
         if answers:
             self._put(answers)
         return left

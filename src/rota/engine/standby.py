@@ -22,7 +22,9 @@ from rota.core.scheduler import Scheduler
 from rota.engine.leadership import LeaderElection
 from rota.engine.limits import FOLLOW_RECORDS, HEADS_KEPT, EngineLimits
 from rota.engine.ports import Clock
+from rota.engine.restorable import restorable
 from rota.engine.time_zones import load_zone
+from rota.store.limits import DAMAGED_ROWS_NOTED
 from rota.store.projection.live_state import JournalGapError, LiveState
 from rota.store.protocol import (
     DivergedError,
@@ -41,14 +43,17 @@ log = structlog.get_logger("rota.engine")
 
 
 async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    """Builds a scheduler from a snapshot.
+    """Builds a scheduler from a snapshot, and logs what cannot be restored.
 
     In a thread: hundreds of thousands of jobs take seconds, in which leadership must be renewed.
     """
     return await asyncio.to_thread(_build, snapshot, timing, now)
 
 
-def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+def _build(stored: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    snapshot, left_out = restorable(stored)
+    for line in left_out[:DAMAGED_ROWS_NOTED]:
+        log.error("stored_row_damaged", reason=line)
     scheduler = Scheduler(timing, now, load_zone)
     # A million records are made at once and live long: collecting garbage meanwhile finds none.
     gc.disable()

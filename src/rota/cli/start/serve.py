@@ -354,13 +354,18 @@ async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
     return Storage(options, store, files, await store.name_cell(options.cell))
 
 
-def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, StorageSweep]:
+def _cleaners(storage: Storage, engine: Engine) -> list[BackgroundService]:
     options, files = storage.options, storage.files
     age_ms = options.bundle_retention_ms
-    return (
-        Retention(storage.store, engine, options.retention_ms),
-        StorageSweep(files.objects, files.blobs, files.spool, engine, age_ms),
-    )
+    sweep = StorageSweep(files.objects, files.blobs, files.spool, engine, age_ms)
+    if options.store is not None:
+        return [sweep]  # the background process deletes old work
+    leads = partial(_leads, engine)
+    return [sweep, Retention(storage.store, engine.clock, leads, options.retention_ms)]
+
+
+def _leads(engine: Engine) -> bool:
+    return engine.standing().leads
 
 
 async def _pulse(engine: Engine) -> None:

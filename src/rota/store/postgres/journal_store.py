@@ -3,7 +3,7 @@ statement."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import asyncpg
@@ -12,13 +12,20 @@ from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.journal import encode_record, follow_chain, next_head
-from rota.store.limits import INBOX_PUT_TRIES, PROJECTION_DEADLINE_S
+from rota.store.limits import (
+    INBOX_PUT_TRIES,
+    INBOX_SET_ASIDE_BODY_BYTES,
+    INBOX_SET_ASIDE_MS,
+    INBOX_SPEC_BYTES_MAX,
+    PROJECTION_DEADLINE_S,
+)
 from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
 from rota.store.postgres.durability import DURABILITY, judged, read_durability
 from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
 from rota.store.postgres.load import load_snapshot, read_spill_queues
+from rota.store.postgres.partitions import make_partitions
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.client import Projection
 from rota.store.protocol import (
@@ -38,15 +45,55 @@ from rota.store.protocol import (
     Seq,
     Snapshot,
     SpilledJobs,
+    StoredRecord,
     StoreError,
 )
 
 _PUT = """
 INSERT INTO rota.inbox (kind, body, key, job_ids) VALUES ($1, $2, $3, $4)
-ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING RETURNING id, kind, body
+ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING
+RETURNING id, kind, body, job_ids, failures, '' AS reason, false AS is_refused
 """
-_BY_KEY = "SELECT id, kind, body FROM rota.inbox WHERE key = $1"
-_BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 1"
+_FIND = """
+SELECT i.id, i.kind, i.body, i.job_ids, i.failures, coalesce(a.reason, ''),
+    a.reason IS NOT NULL AND a.epoch IS NULL
+FROM rota.inbox i LEFT JOIN rota.inbox_set_aside a ON a.id = i.id
+"""
+_BY_KEY = f"{_FIND} WHERE i.key = $1"
+_BY_JOB = f"{_FIND} WHERE $1 = ANY (i.job_ids) LIMIT 1"
+_TAKE = f"""
+SELECT id, kind, CASE WHEN is_too_large THEN '' ELSE body END, job_ids, failures, reason,
+    is_refused, is_too_large
+FROM (
+    SELECT *, sum(size) OVER (ORDER BY id) - size AS size_before FROM (
+        SELECT i.*, coalesce(a.reason, '') AS reason,
+            a.reason IS NOT NULL AND a.epoch IS NULL AS is_refused, octet_length(i.body) AS size,
+            i.kind = '{InboxKind.SPEC}' AND octet_length(i.body) > {INBOX_SPEC_BYTES_MAX}
+                AS is_too_large
+        FROM rota.inbox i LEFT JOIN rota.inbox_set_aside a ON a.id = i.id
+        WHERE a.epoch IS DISTINCT FROM $2 ORDER BY i.id LIMIT $1
+    ) oldest
+) summed
+WHERE size_before < $3 ORDER BY id
+"""
+_SET_ASIDE = f"""
+WITH kept AS (
+    INSERT INTO rota.inbox_set_aside
+        (id, kind, body, key, job_ids, submitted_by, reason, at, epoch)
+    SELECT i.id, i.kind,
+        CASE WHEN octet_length(i.body) <= {INBOX_SET_ASIDE_BODY_BYTES} THEN i.body END,
+        i.key, i.job_ids, i.submitted_by, given.reason, $3, $4
+    FROM rota.inbox i JOIN unnest($1::bigint[], $2::text[]) given (id, reason) ON given.id = i.id
+    ON CONFLICT (id) DO UPDATE
+        SET reason = excluded.reason, at = excluded.at, epoch = excluded.epoch
+)
+DELETE FROM rota.inbox_set_aside old
+WHERE (at < $3::bigint - {INBOX_SET_ASIDE_MS} OR id <= (
+    SELECT id FROM rota.inbox_set_aside ORDER BY id DESC
+    OFFSET greatest($5 - cardinality($1), 0) LIMIT 1
+)) AND NOT EXISTS (SELECT FROM rota.inbox i WHERE i.id = old.id)
+"""
+_COUNT_FAILURES = "UPDATE rota.inbox SET failures = failures + 1 WHERE id = ANY ($1::bigint[])"
 
 
 class InboxConnections(NamedTuple):
@@ -70,14 +117,23 @@ class PostgresInbox:
     ) -> InboxEntry:
         return await self._writes.write(lambda c: _put(c, body, key, job_ids))
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         """Reads from the first entry each time: one may become visible after a later one."""
         if (await self._glance.see(HAS_INBOX)) == (False,):
             return []
-        found = await self._takes.read(
-            lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
-        )
-        return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]
+        at_once = self._takes.address.limits.inbox_take_bytes
+        found = await self._takes.read(lambda c: c.fetch(_TAKE, limit, epoch or 0, at_once))
+        return [_entry(row) for row in found]
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        given = (list(reasons), list(reasons.values()), at, epoch)
+        most = self._writes.address.limits.inbox_set_aside_max
+        await self._writes.write(lambda c: c.execute(_SET_ASIDE, *given, most))
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        await self._writes.write(lambda c: c.execute(_COUNT_FAILURES, entry_ids))
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self._writes.write(
@@ -92,7 +148,11 @@ class PostgresInbox:
 
     async def _find(self, sql: str, wanted: str) -> InboxEntry | None:
         row = await self._readers.run(lambda c: c.fetchrow(sql, wanted))
-        return None if row is None else InboxEntry(row[0], InboxKind(row[1]), row[2])
+        return None if row is None else _entry(row)
+
+
+def _entry(row: asyncpg.Record) -> InboxEntry:
+    return InboxEntry(row[0], row[1], row[2], tuple(row[3]), *row[4:])
 
 
 async def _put(
@@ -104,14 +164,15 @@ async def _put(
             # The entry may be removed between the two statements, by a leader for example.
             row = await connection.fetchrow(_BY_KEY, key)
         if row is not None:
-            return InboxEntry(row[0], InboxKind(row[1]), row[2])
+            return _entry(row)
     raise StoreError(f"submissions with the key {key!r} come and go: try again")
 
 
 _APPEND = """
 INSERT INTO rota.journal (seq, epoch, at, body, hash)
 SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea, $5::bytea FROM rota.leader
-WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1 AND hash = $6))
+WHERE epoch = $2
+    AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1 AND hash = $6))
 RETURNING seq
 """
 """The epoch is read without a lock: a server that claims meanwhile finds this position taken when
@@ -125,8 +186,9 @@ SELECT seq FROM taken
 """Only if there is something to consume: a look into the inbox costs time."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
-UPDATE rota.leader SET nonce = nonce + 1, holder = $1, address = $2, epoch = greatest(epoch, $6)
-    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END
+UPDATE rota.leader SET epoch = greatest(epoch, $6)
+    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END,
+    nonce = nonce + 1, holder = $1, address = $2
 WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
@@ -281,9 +343,22 @@ class PostgresJournalStore(PostgresInbox):
         body = encode_record(writes)
         head = next_head(after, epoch, at, body)
         row = (head.seq, epoch, at, body, head.hash, after.hash)
+
+        async def work(connection: Connection) -> None:
+            await self._append(connection, row, consumed)
+
         # The loop that appends is never cancelled in the middle of a turn.
-        await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
-        self._projection.note_appended(head.seq, len(writes))
+        try:
+            await self._appends.write(work, is_left_alone=True)
+        except StoreError as error:
+            if not isinstance(error.__cause__, asyncpg.CheckViolationError):
+                raise
+            # The projector makes partitions ahead; where it is away, the leader does it.
+            await self.make_partitions()
+            await self._appends.write(work, is_left_alone=True)
+        self._projection.note_appended(
+            StoredRecord(head.seq, epoch, at, head.hash, body), len(writes)
+        )
         return head
 
     async def _append(
@@ -321,6 +396,12 @@ class PostgresJournalStore(PostgresInbox):
             )
         )
         return follow_chain(after, [tuple(row) for row in found], limit)
+
+    async def make_partitions(self) -> None:
+        """Makes the partitions for the next records."""
+        sql, limits = "SELECT max(seq) FROM rota.journal", self._address.limits
+        newest = await self._appends.read(lambda c: c.fetchval(sql))
+        await self._appends.write(lambda c: make_partitions(c, Seq(newest or 0), None, limits))
 
     async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
         found = await self._follows.read(

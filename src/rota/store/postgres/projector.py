@@ -10,6 +10,7 @@ of a transaction would block all others: its transaction is ended.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from rota.core.model import Instant, JobId
 from rota.store.journal import ChainReader
 from rota.store.limits import (
     POSTGRES_PROJECTION_WINDOW_WRITES,
+    PROJECTION_AT_HAND_BYTES,
     PROJECTION_BEHIND_WRITES_MAX,
     PROJECTION_DEADLINE_S,
     PROJECTION_FEW_WRITES,
@@ -32,7 +34,7 @@ from rota.store.limits import (
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.load import read_positions
 from rota.store.postgres.logs_and_files import remove_outputs
-from rota.store.postgres.partitions import drop_old_journal, make_partitions
+from rota.store.postgres.partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.quarantine import (
@@ -44,11 +46,13 @@ from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
 from rota.store.projection.shards import Window
 from rota.store.protocol import (
     DivergedError,
+    Dropped,
     Head,
     JournalRecord,
     NewerRecordError,
     ProjectionStatus,
     Seq,
+    StoredRecord,
     StoreError,
     StoreFullError,
     TablesBehindError,
@@ -71,6 +75,44 @@ SELECT (SELECT max(seq) FROM rota.journal), ARRAY(SELECT job_id FROM rota.quaran
 
 class QuarantineFullError(StoreError):
     """Raised when so many jobs cannot be projected that it is not the jobs' fault."""
+
+
+class RecordsAtHand:
+    """Newest records as the server appended them: they need not be read from the database.
+
+    They are bounded; what is not here is in the journal. A projection verifies in its transaction
+    that the journal has the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._records: deque[StoredRecord] = deque()
+        self._bytes = 0
+
+    def add(self, record: StoredRecord) -> None:
+        """Adds the newest record; after a gap, or when they are too large, begins anew."""
+        size = len(record.body)
+        follows = not self._records or self._records[-1].seq + 1 == record.seq
+        if not follows or self._bytes + size > PROJECTION_AT_HAND_BYTES:
+            self._records.clear()
+            self._bytes = 0
+        if size <= PROJECTION_AT_HAND_BYTES:
+            self._records.append(record)
+            self._bytes += size
+
+    def after(self, head: Head) -> list[JournalRecord]:
+        """Returns the next window after `head`; empty: it is not here as a whole."""
+        records = self._records
+        while records and records[0].seq <= head.seq:
+            self._bytes -= len(records.popleft().body)
+        if not records or records[0].seq != head.seq + 1:
+            return []
+        chain_reader, writes, found = ChainReader(head), 0, list[JournalRecord]()
+        for one in records:
+            if writes >= POSTGRES_PROJECTION_WINDOW_WRITES:
+                break
+            found.append(chain_reader.read(one.seq, one.epoch, one.at, one.hash, one.body))
+            writes += len(found[-1].writes)
+        return found
 
 
 class _Lane:
@@ -109,7 +151,7 @@ class Projector:
         )
         self._changed = changed
         self._positions: dict[int, Head] = {}
-        self._appended = Seq(0)
+        self._appended = self._wanted = Seq(0)
         self._writes = 0
         self._leads = self._stands_in = self._closing = False
         self._advanced_at = self._lags_since = self._projected_at = 0.0
@@ -118,6 +160,7 @@ class Projector:
         self._trouble = ""
         self._quarantine: Quarantine = {}
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
+        self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
         self._to_sweep = True
         self._made_until = Seq(0)
@@ -127,7 +170,7 @@ class Projector:
     async def start(self) -> None:
         """Reads how far journal and tables are, makes partitions, and begins."""
         await self._read_all()
-        await self._make_partitions(self._appended, None)
+        self._made_until = Seq(self._appended + self._limits.journal_partition_records // 2)
         self._task = asyncio.create_task(self._run(), name="rota-projector")
 
     # Called by the store
@@ -143,12 +186,13 @@ class Projector:
             self._leads = leads
             self._wake.set()
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes that the journal ends at `seq`, which brought so many more writes."""
-        if seq <= self._projected:
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Notes the newest record of the journal, which has so many writes."""
+        if record.seq <= self._projected:
             # A failover of the database lost records, and the tables went back with them.
             self._positions, self._appended = {}, Seq(0)
-        self._see_appended(seq)
+        self._at_hand.add(record)
+        self._see_appended(record.seq)
         self._writes += writes
         self._wake.set()
 
@@ -173,6 +217,23 @@ class Projector:
         finally:
             self._waiting = [one for one in self._waiting if one[1] is not waiter]
 
+    def want(self, seq: Seq) -> None:
+        """Notes that a reader in another process waits for record `seq`."""
+        self._wanted = max(self._wanted, seq)
+        self._see_appended(seq)
+        self._wake.set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads."""
+        return self._leads
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops the oldest day of finished work that was over before then, or some of the rest."""
+        dropped = await self._lanes[0].connection.write(lambda c: drop_old(c, before))
+        self.sweep_soon()
+        return dropped
+
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""
         self._to_sweep = True
@@ -181,6 +242,7 @@ class Projector:
     async def start_over(self) -> None:
         """Reads everything anew: the database is not the one that was read before."""
         self._appended = Seq(0)
+        self._at_hand = RecordsAtHand()
         await self._read_all()
 
     async def close(self) -> None:
@@ -206,6 +268,10 @@ class Projector:
     @property
     def _lags(self) -> bool:
         return self._projected < self._appended
+
+    @property
+    def _awaited(self) -> bool:
+        return bool(self._waiting) or self._wanted > self._projected
 
     @property
     def _projects(self) -> bool:
@@ -239,7 +305,7 @@ class Projector:
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
                 # More has come: it may be time, or not yet.
-                if (left_s := self._pause_s()) > 0 and not self._waiting:
+                if (left_s := self._pause_s()) > 0 and not self._awaited:
                     await asyncio.sleep(min(left_s, PROJECTION_TICK_S))
 
     def _pause_s(self) -> float:
@@ -248,10 +314,10 @@ class Projector:
         if self._trouble:
             return PROJECTION_RETRY_S
         if not self._projects:
-            return PROJECTION_TICK_S if self._waiting else limits.projection_watch_s
+            return PROJECTION_TICK_S if self._awaited else limits.projection_watch_s
         if not self._lags:
             return 0 if self._to_sweep else PROJECTION_IDLE_LOOK_S
-        if self._waiting or self._writes >= limits.projection_begin_writes:
+        if self._awaited or self._writes >= limits.projection_begin_writes:
             return 0
         gather_s = (
             limits.postgres_projection_idle_s
@@ -273,6 +339,7 @@ class Projector:
             self._set_trouble("")
         except Exception as error:
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
+            self._at_hand = RecordsAtHand()
             unexpected = not isinstance(error, StoreError)
             if str(error) != self._trouble:
                 log.error("projection_failed", reason=str(error), exc_info=unexpected)
@@ -329,7 +396,9 @@ class Projector:
     async def _project(self) -> None:
         """Projects the next records into all shards that lack them."""
         lowest = min(self._positions.values(), key=lambda head: head.seq)
-        records = await self._reader.read(lambda c: _read_records(c, lowest))
+        records = self._at_hand.after(lowest)
+        if not records:
+            records = await self._reader.read(lambda c: _read_records(c, lowest))
         if not records:
             self._appended = self._projected
             return
@@ -400,6 +469,8 @@ class Projector:
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
+        # Or the journal has not got these records any more: then they must be read.
+        self._at_hand = RecordsAtHand()
         await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from rota.core.model import (
@@ -18,6 +19,7 @@ from rota.core.schedule_model import Occurrence
 from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store import rows
 from rota.store.batched_lookup import BatchedLookup, FoundKeys, KeyLookup, KeyStatus
+from rota.store.damage import WholePages
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
@@ -48,8 +50,10 @@ from rota.store.queries import (
     postgres_sample,
     read_sample,
 )
+from rota.store.rows import Row
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 _LAG = """
 SELECT min(folded_seq), (SELECT max(seq) FROM rota.journal),
@@ -109,24 +113,27 @@ class PostgresQueryStore:
         self._key_connection = keys
         self._projection = projection
         self._keys = KeyLookup(self._read_keys)
+        self._pages = WholePages()
         self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
         self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Reads together what callers ask for one by one."""
         if len(job_ids) != 1:
-            return list((await self._read_jobs(job_ids)).values())
-        job = (await self._single_jobs.look(job_ids)).get(job_ids[0])
-        return [] if job is None else [job]
+            return [rows.job(row) for row in (await self._read_jobs(job_ids)).values()]
+        row = (await self._single_jobs.look(job_ids)).get(job_ids[0])
+        return [] if row is None else [rows.job(row)]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
         found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
         return [rows.outline(tuple(row)) for row in found]
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
+        return await self._pages.read(query, self._find_jobs, rows.job, itemgetter(0))
+
+    async def _find_jobs(self, query: JobQuery) -> Page[Row]:
         now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_jobs(c, query, now))
-        return Page(map(rows.job, found), found.rest)
+        return await self._readers.run(lambda c: find_jobs(c, query, now))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         now = await self._caught_up()
@@ -140,12 +147,14 @@ class PostgresQueryStore:
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         wanted = execution_bodies(execution_ids)
         found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
-        return [rows.execution((row[1],)) for row in found]
+        return [rows.execution(tuple(row)) for row in found]
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
+        return await self._pages.read(query, self._find_executions, rows.execution, itemgetter(0))
+
+    async def _find_executions(self, query: ExecutionQuery) -> Page[Row]:
         now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_executions(c, query, now))
-        return Page((rows.execution((row[1],)) for row in found), found.rest)
+        return await self._readers.run(lambda c: find_executions(c, query, now))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         sql, args = postgres_sample(query)
@@ -154,24 +163,28 @@ class PostgresQueryStore:
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         if direction is Direction.UPSTREAM:
             found = await self._bodies(job_ids, "spec")
-            return [
-                edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
-            ]
+            return rows.edges_above(found)
         lookup = self._below_single_jobs
         below = await (lookup.look if len(job_ids) == 1 else self._read_below)(job_ids)
         return [edge for job_id in dict.fromkeys(job_ids) for edge in below.get(job_id, ())]
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        return await self._read(lambda c: find_occurrences(c, query))
+        return await self._pages.read(
+            query, self._reading(find_occurrences), rows.occurrence, itemgetter(1)
+        )
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        return await self._read(lambda c: find_events(c, query))
+        return await self._pages.read(
+            query, self._reading(find_events), rows.accepted_event, itemgetter(2, 0)
+        )
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        return await self._read(lambda c: find_trigger_decisions(c, query))
+        return await self._pages.read(
+            query, self._reading(find_trigger_decisions), rows.trigger_decision, itemgetter(1)
+        )
 
     async def key(self, key: str) -> KeyRecord | None:
         found = await self._read(
@@ -221,9 +234,18 @@ class PostgresQueryStore:
         assert found is not None
         return Seq(found[0] or 0), Seq(found[1] or 0)
 
-    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, JobRecord]:
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Row]:
+        """Returns rows, not records: a damaged one must fail only those who ask for it."""
         found = await self._bodies(job_ids, "life", "spec")
-        return {row[0]: rows.job(tuple(row)) for row in found}
+        return {row[0]: tuple(row) for row in found}
+
+    def _reading(
+        self, find: Callable[[Connection, Q], Awaitable[Sequence[Any]]]
+    ) -> Callable[[Q], Awaitable[Page[Any]]]:
+        async def page(query: Q) -> Page[Any]:
+            return Page(await self._read(lambda c: find(c, query)))
+
+        return page
 
     async def _read_below(self, job_ids: Sequence[JobId]) -> dict[JobId, list[Edge]]:
         found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rota.store.protocol import ProjectionStatus, Seq
+from rota.store.protocol import ProjectionStatus, Seq, StoredRecord
 
 
 class Projection(Protocol):
@@ -20,8 +20,8 @@ class Projection(Protocol):
         not."""
         ...
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes a record that this process has appended."""
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Notes a record that this process has appended, which has so many writes."""
         ...
 
     async def reached(self, seq: Seq) -> None:

@@ -115,7 +115,7 @@ def _writes_of(
 def quarantined_by(
     records: Sequence[JournalRecord], failed: Mapping[JobId, str], shards: int
 ) -> list[QuarantinedJob]:
-    """Returns the entries of jobs that failed, each with the first record that writes it."""
+    """Returns entries of the jobs that failed, each with the first record that writes to it."""
     first: dict[JobId, JournalRecord] = {}
     for record in records:
         for write in record.writes:

@@ -36,7 +36,8 @@ from rota.store.protocol import (
     UnknownFateError,
     agreed_cell_name,
 )
-from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
+from rota.store.sqlite.connect import SQLITE_ERRORS, as_store_error, fetch
+from rota.store.sqlite.database_file import MEMORY
 from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
@@ -264,7 +265,7 @@ class MemoryJournalStore(SqliteJournalStore):
         done: Future[T] = Future()
         try:
             done.set_result(work())
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             done.set_exception(as_store_error(error, self._connection))
         except Exception as error:  # noqa: BLE001  (goes to the caller)
             done.set_exception(error)
