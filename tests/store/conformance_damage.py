@@ -95,11 +95,12 @@ class DamageConformance:
             assert dict(snapshot.spill_counts) == {7: 6, 5: 2}
             assert len(snapshot.damaged) == 3
             wanted = [Refill(7, -1, 2, 1), Refill(5, 12, 9, 2)]
-            first, rest = await store.journal.read_spilled(wanted, leader.seq)
-            assert (ids(first.jobs), first.damaged) == ([1, 4], (2, 3))
-            assert (ids(rest.jobs), rest.damaged) == ([], (13,))
-            (last,) = await store.journal.read_spilled([Refill(7, 5, 9, 3)], leader.seq)
-            assert (ids(last.jobs), last.damaged) == ([6, 7], (8,))
+            read = await store.journal.read_spilled(wanted)
+            assert [ids(jobs) for jobs in read.jobs] == [[1, 4], []]
+            assert list(read.damaged) == [(2, 3), (13,)]
+            read = await store.journal.read_spilled([Refill(7, 5, 9, 3)])
+            assert [ids(jobs) for jobs in read.jobs] == [[6, 7]]
+            assert list(read.damaged) == [(8,)]
 
     async def test_a_damaged_job_can_be_deleted(self, make_store: StoreMaker) -> None:
         labels = (("team", "billing"),)
