@@ -109,7 +109,7 @@ async def test_spilled_jobs_are_read_as_they_are_stored(
         await put(connection, rows)
         bulk = BulkDecoder()
         for _ in range(2):  # the second time with all that was learned of them
-            jobs, damaged = await read_spill_queue(
+            jobs, _ = await read_spill_queue(
                 connection, Refill(SPILL_QUEUE, first - 1, limit, 1), bulk, stretch
             )
             assert jobs == [
@@ -118,7 +118,6 @@ async def test_spilled_jobs_are_read_as_they_are_stored(
                 )
                 for row in rows[:limit]
             ]
-            assert damaged == []
 
 
 @pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
@@ -132,12 +131,10 @@ async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_hav
     assert longer + 1 in [row[3] for row in rows]
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
-        jobs, damaged = await read_spill_queue(
+        jobs, _ = await read_spill_queue(
             connection, Refill(SPILL_QUEUE, first - 1, 40, 1), BulkDecoder(), 10
         )
-    assert damaged == []
-    numbers = [(job.id, job.spec.arrival_number) for job in jobs]
-    assert numbers == [(row[0], row[3]) for row in rows]
+    assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
 
 
 async def test_damaged_spilled_jobs_are_told_and_others_are_read_in_their_place() -> None:
@@ -154,4 +151,4 @@ async def test_damaged_spilled_jobs_are_told_and_others_are_read_in_their_place(
             )
             expected = [row[3] for row in rows if row[3] not in (70_003, 70_021, 70_040)][:50]
             assert [job.spec.arrival_number for job in jobs] == expected
-            assert sorted(damaged) == [70_003, 70_021, 70_040]
+            assert damaged == [70_003, 70_021, 70_040]

@@ -47,6 +47,7 @@ from tests.store.conformance import (
 )
 from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import (
@@ -104,6 +105,10 @@ class TestProjection(ProjectionConformance):
 
 
 class TestDamage(DamageConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
     pass
 
 

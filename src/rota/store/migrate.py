@@ -157,7 +157,7 @@ def _take_over_0_1(connection: apsw.Connection, baseline: Migration, dialect: st
             for one in BODIES[dialect]:
                 _seal(connection, one)
             connection.execute(step_from_0_1(dialect).sql).fetchall()
-            if connection.table_exists("main", "journal"):
+            if dialect == "sqlite":
                 _chain_journal(connection)
             connection.execute(_RECORD_TABLE)
             _record(connection, baseline)
@@ -165,6 +165,17 @@ def _take_over_0_1(connection: apsw.Connection, baseline: Migration, dialect: st
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _sealed(*values: Any) -> Any:
+    body, *keys = values
+    return sealed(row_key(*keys), body)
+
+
+def _seal(connection: apsw.Connection, stored: StoredBodies) -> None:
+    keys = ", ".join(SQLITE_LOG_KEY.get(key, key) for key in stored.keys)
+    bodies = ", ".join(f"{body} = sealed({body}, {keys})" for body in stored.bodies)
+    connection.execute(f"UPDATE {stored.table} SET {bodies}")
 
 
 def _chain_journal(connection: apsw.Connection) -> None:
@@ -183,17 +194,6 @@ def _chain_journal(connection: apsw.Connection) -> None:
     connection.execute(
         "UPDATE projection_shards SET folded_hash = j.hash FROM journal j WHERE j.seq = folded_seq"
     )
-
-
-def _sealed(*values: Any) -> Any:
-    body, *keys = values
-    return sealed(row_key(*keys), body)
-
-
-def _seal(connection: apsw.Connection, stored: StoredBodies) -> None:
-    keys = ", ".join(SQLITE_LOG_KEY.get(key, key) for key in stored.keys)
-    bodies = ", ".join(f"{body} = sealed({body}, {keys})" for body in stored.bodies)
-    connection.execute(f"UPDATE {stored.table} SET {bodies}")
 
 
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:

@@ -240,28 +240,6 @@ async def _take_over_0_1(connection: Connection, baseline: Migration) -> None:
             await _record(connection, baseline)
 
 
-async def _chain_journal(connection: Connection) -> None:
-    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
-    seq, newest = 0, GENESIS.hash
-    while found := await connection.fetch(
-        "SELECT seq, epoch, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
-        seq,
-        LOAD_RECORDS_PER_FETCH,
-    ):
-        hashes = hash_records(newest, [tuple(row) for row in found])
-        await connection.execute(
-            "UPDATE rota.journal j SET hash = v.hash"
-            " FROM unnest($1::int8[], $2::bytea[]) AS v (seq, hash) WHERE j.seq = v.seq",
-            *zip(*hashes, strict=True),
-        )
-        seq, newest = hashes[-1]
-    await connection.execute(
-        "UPDATE rota.projection_shards SET folded_hash = j.hash"
-        " FROM rota.journal j WHERE j.seq = folded_seq"
-    )
-    await connection.execute("ALTER TABLE rota.journal ALTER COLUMN hash SET NOT NULL")
-
-
 async def _seal(connection: Connection, stored: StoredBodies) -> None:
     """Adds the checksums to a table of 0.1, a page of rows at a time."""
     names, keys = (*stored.keys, *stored.bodies), len(stored.keys)
@@ -287,6 +265,28 @@ async def _seal(connection: Connection, stored: StoredBodies) -> None:
             for row in map(tuple, page)
         ]
         await connection.execute(update, *(list(column) for column in zip(*rows, strict=True)))
+
+
+async def _chain_journal(connection: Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := await connection.fetch(
+        "SELECT seq, epoch, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+        seq,
+        LOAD_RECORDS_PER_FETCH,
+    ):
+        hashes = hash_records(newest, [tuple(row) for row in found])
+        await connection.execute(
+            "UPDATE rota.journal j SET hash = v.hash"
+            " FROM unnest($1::int8[], $2::bytea[]) AS v (seq, hash) WHERE j.seq = v.seq",
+            *zip(*hashes, strict=True),
+        )
+        seq, newest = hashes[-1]
+    await connection.execute(
+        "UPDATE rota.projection_shards SET folded_hash = j.hash"
+        " FROM rota.journal j WHERE j.seq = folded_seq"
+    )
+    await connection.execute("ALTER TABLE rota.journal ALTER COLUMN hash SET NOT NULL")
 
 
 async def _migrate(connection: Connection, steps: Sequence[Migration], address: Address) -> int:
