@@ -471,8 +471,6 @@ class Projector:
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
-        # Or the journal has not got these records any more: then they must be read.
-        self._at_hand = RecordsAtHand()
         await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s
