@@ -77,6 +77,32 @@ async def test_what_is_appended_after_a_failover_is_projected_and_read_at_once(c
         assert (await one.journal.load()).totals.submitted == 8
 
 
+async def test_a_lost_record_that_was_not_projected_yet_does_not_stop_the_projection(
+    cell: Cell,
+) -> None:
+    async with cell.opened() as one:
+        leader = await leading(one)
+        for number in (1, 2):
+            await leader.append(put(number))
+        await project_all(one)
+        left = leader.head
+        one.projection.lead(leads=False)
+        await leader.append(put(3))
+        await lose(cell, left)
+        one.projection.lead(leads=True)
+        await project_all(one)
+        assert (await one.journal.load()).head == left
+        # Another server leads meanwhile, and this one again after it.
+        async with cell.opened() as two:
+            other = await leading(two)
+            two.projection.lead(leads=False)
+            await other.append(put(4))
+        again = await leading(one)
+        await again.append(put(5))
+        found = await one.queries.find_jobs(JobQuery(limit=ALL))
+        assert [job.id for job in found] == [put(number).id for number in (5, 4, 2, 1)]
+
+
 async def test_epochs_and_fences_are_higher_after_a_failover_than_any_that_may_be_lost(
     cell: Cell,
 ) -> None:

@@ -81,8 +81,11 @@ _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
 """
-_LAST = "SELECT hash FROM rota.journal WHERE seq = $1"
-"""Must be as it was when the window was read: a failover may have lost its records."""
+_STILL = """
+SELECT ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1),
+    (SELECT hash FROM rota.journal WHERE seq = $1)
+"""
+"""What must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 _NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
@@ -127,11 +130,10 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        last = await self._connection.fetchval(_LAST, window.end.seq)
-        if there != window.positions or last != window.end.hash:
+        if there != window.positions:
             return False
-        aside = await self._connection.fetch("SELECT job_id FROM rota.quarantine")
-        return dict.fromkeys(row[0] for row in aside).keys() == self._quarantine.keys()
+        aside, last = await self._connection.fetchrow(_STILL, window.end.seq) or ((), None)
+        return last == window.end.hash and aside == sorted(self._quarantine)
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""

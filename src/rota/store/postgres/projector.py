@@ -341,6 +341,7 @@ class Projector:
             self._set_trouble("")
         except Exception as error:
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
+            self._at_hand = RecordsAtHand()
             unexpected = not isinstance(error, StoreError)
             if str(error) != self._trouble:
                 log.error("projection_failed", reason=str(error), exc_info=unexpected)
