@@ -21,10 +21,11 @@ from rota.store.journal import ChainReader
 from rota.store.limits import LOAD_RECORDS_PER_FETCH, LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.projection import SHARDS
+from rota.store.postgres.quarantine import set_aside_now
 from rota.store.postgres.schedules_and_events import read_buffered_events, read_triggers
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.projection.live_state import LiveState
-from rota.store.projection.quarantine import decode_write
+from rota.store.projection.quarantine import decode_write, overlay_spilled
 from rota.store.projection.shards import jobs_looked_up, writes_due
 from rota.store.protocol import (
     FENCES_PER_LOSS,
@@ -42,6 +43,9 @@ _by_number = itemgetter(3)
 BATCH_MIN = 8
 """Jobs per batch, on average, from which it pays to have the database group them."""
 
+_POSITIONS_AND_QUARANTINE = """
+SELECT folded_seq, EXISTS (SELECT FROM rota.quarantine) FROM rota.projection_shards ORDER BY shard
+"""
 _SPILL_QUEUE = """
 SELECT id, life, spec FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
@@ -78,13 +82,17 @@ async def read_spill_queues(
 ) -> SpilledJobs:
     """Reads the next jobs of spill queues, in one snapshot of the database."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        positions = [head.seq for head in (await read_positions(connection)).values()]
+        found = await connection.fetch(_POSITIONS_AND_QUARANTINE)
+        aside = await set_aside_now(connection) if found[0][1] else {}
+        longer = [replace(one, limit=one.limit + len(aside)) for one in wanted]
         if len(wanted) == 1:
-            jobs = [tuple(await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch))]
+            jobs = [tuple(await read_spill_queue(connection, longer[0], bulk, rows_per_fetch))]
         else:
-            found = await _fetch_spill_queues(connection, wanted)
-            jobs = _jobs_of_each(found, wanted, bulk)
-    return SpilledJobs(jobs, positions)
+            each = await _fetch_spill_queues(connection, longer)
+            jobs = _jobs_of_each(each, longer, bulk)
+    if aside:
+        jobs = [overlay_spilled(one, read, aside) for one, read in zip(wanted, jobs, strict=True)]
+    return SpilledJobs(jobs, [Seq(row[0]) for row in found])
 
 
 async def read_positions(connection: Connection) -> dict[int, Head]:

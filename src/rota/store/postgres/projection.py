@@ -82,7 +82,8 @@ SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = 
 ORDER BY shard FOR UPDATE NOWAIT
 """
 _STILL = """
-SELECT (SELECT count(*) FROM rota.quarantine), (SELECT hash FROM rota.journal WHERE seq = $1)
+SELECT (SELECT array_agg(job_id ORDER BY job_id) FROM rota.quarantine),
+    (SELECT hash FROM rota.journal WHERE seq = $1)
 """
 """What must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
@@ -112,7 +113,7 @@ class WindowProjection:
         None: another process projects these shards, or has projected them.
         """
         window = self._window
-        if not await self._lock():
+        if not await self.lock():
             return None
         await self.begin(plans)
         due = window.due()
@@ -121,7 +122,7 @@ class WindowProjection:
         await self._pass()
         return leaves_behind
 
-    async def _lock(self) -> bool:
+    async def lock(self) -> bool:
         """Locks the shards; False: another process has them, or has moved them."""
         window = self._window
         try:
@@ -129,11 +130,13 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        quarantined, last = await self._connection.fetchrow(_STILL, window.end.seq) or (0, None)
+        still = await self._connection.fetchrow(_STILL, window.end.seq)
+        assert still is not None, "a SELECT without FROM has one row"
+        quarantined, last = still
         return (
             there == window.positions
             and last == window.end.hash
-            and quarantined == len(self._quarantine)
+            and (quarantined or []) == sorted(self._quarantine)
         )
 
     async def begin(self, plans: PlanCache) -> None:

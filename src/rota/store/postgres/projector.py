@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.model import Instant
+from rota.core.model import Instant, JobId
 from rota.store.journal import ChainReader
 from rota.store.limits import (
     POSTGRES_PROJECTION_WINDOW_WRITES,
@@ -41,7 +41,7 @@ from rota.store.postgres.quarantine import (
     read_quarantine,
     set_failed_jobs_aside,
 )
-from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
+from rota.store.projection.quarantine import Quarantine
 from rota.store.projection.shards import Window, shards_behind
 from rota.store.protocol import (
     DivergedError,
@@ -68,10 +68,6 @@ WHERE application_name LIKE 'rota project%' AND datname = current_database()
 """Only sessions that have waited long for their own client: a slow statement is left alone. A role
 may end its own sessions, so no further privilege is needed."""
 _NEWEST = "SELECT max(seq) FROM rota.journal"
-
-
-class QuarantineFullError(StoreError):
-    """Raised when so many jobs cannot be projected that it is not the jobs' fault."""
 
 
 class RecordsAtHand:
@@ -156,7 +152,6 @@ class Projector:
         this process last projected."""
         self._trouble = ""
         self._quarantine: Quarantine = {}
-        self._quarantine_stamp = -1
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
         self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
@@ -354,12 +349,12 @@ class Projector:
     async def _read_all(self) -> None:
         """Reads how far journal and tables are, and what is set aside."""
         found = await self._reader.read(_read_state)
-        positions, newest, stamp = found
+        positions, newest, quarantined = found
         self._move(positions)
         self._see_appended(Seq(max(newest, self._projected)))
-        if stamp != self._quarantine_stamp:
+        if quarantined != sorted(self._quarantine):
             self._quarantine = await self._reader.read(read_quarantine)
-            self._quarantine_stamp = stamp
+            self._tell()
 
     def _move(self, positions: dict[int, Head]) -> None:
         """Takes over new positions, and wakes those who wait for them."""
@@ -431,8 +426,7 @@ class Projector:
         except Exception as error:
             if not is_of_the_data(error):
                 raise
-            await self._set_aside(lane, window, error)
-            return True
+            return await self._set_aside(lane, window, error)
         self._to_sweep |= bool(done)
         return done is not None or None
 
@@ -442,21 +436,22 @@ class Projector:
             projection = WindowProjection(connection, window, self._quarantine, copies=copies)
             return await projection.run(lane.plans)
 
-    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> None:
-        """Finds the jobs that cannot be projected and sets them aside; then all others go on."""
-        if len(self._quarantine) >= QUARANTINED_JOBS_MAX:
-            raise QuarantineFullError(
-                f"more than {QUARANTINED_JOBS_MAX} jobs cannot be projected: {error}"
-            ) from error
+    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> bool | None:
+        """Finds the jobs that cannot be projected and sets them aside; then all others go on.
+
+        None: another process projects these shards.
+        """
         copies, quarantine = not self._address.pgbouncer, self._quarantine
         failed = await lane.connection.write(
             lambda c: set_failed_jobs_aside(c, window, quarantine, lane.plans, copies=copies)
         )
+        if failed is None:
+            return None
         for job_id, reason in failed.items():
             log.error("job_quarantined", job=job_id, reason=reason)
-        self._quarantine_stamp = -1
         if not failed:
             raise StoreError(f"a window cannot be projected, though each job can: {error}")
+        return True
 
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
@@ -498,11 +493,12 @@ class Projector:
             await self._lanes[0].connection.write(lambda c: remove_outputs(c, ids))
 
 
-async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, int]:
+async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, list[JobId]]:
     positions = await read_positions(connection)
-    found = await connection.fetchrow(f"SELECT ({_NEWEST}), (SELECT count(*) FROM rota.quarantine)")
+    quarantined = "SELECT array_agg(job_id ORDER BY job_id) FROM rota.quarantine"
+    found = await connection.fetchrow(f"SELECT ({_NEWEST}), ({quarantined})")
     assert found is not None, "a SELECT without FROM has one row"
-    return positions, Seq(found[0] or 0), found[1]
+    return positions, Seq(found[0] or 0), found[1] or []
 
 
 async def _read_records(connection: Connection, after: Head) -> list[JournalRecord]:

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from rota.core.model import JobId
+from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyWrite
+from rota.store import rows
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.errors import CONNECTION_ERRORS
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.projection.quarantine import (
+    AllSetAside,
     Quarantine,
     QuarantinedJob,
     QuarantinedWrite,
+    apply_each,
     decode_write,
     find_failing_jobs,
     quarantined_by,
@@ -48,15 +51,38 @@ async def read_quarantine(connection: Connection) -> Quarantine:
 
 
 async def read_quarantined_writes(
-    connection: Connection, job_ids: Sequence[JobId]
+    connection: Connection, job_ids: Sequence[JobId] | None = None
 ) -> list[QuarantinedWrite]:
-    """Returns the writes of these jobs that were set aside, in their order."""
+    """Returns the writes of these jobs, or of all, that were set aside, in their order."""
     found = await connection.fetch(
-        "SELECT job_id, seq, index, body FROM rota.quarantined_writes WHERE job_id = ANY ($1)"
-        " ORDER BY seq, index, job_id",
+        "SELECT job_id, seq, index, body FROM rota.quarantined_writes"
+        " WHERE $1::text[] IS NULL OR job_id = ANY ($1) ORDER BY seq, index, job_id",
         job_ids,
     )
     return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
+
+
+async def read_set_aside(
+    connection: Connection, job_ids: Sequence[JobId] | None = None
+) -> AllSetAside:
+    """Returns those of these jobs, or all, of which writes were set aside, as of one moment."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        return await set_aside_now(connection, job_ids)
+
+
+async def set_aside_now(
+    connection: Connection, job_ids: Sequence[JobId] | None = None
+) -> AllSetAside:
+    """Returns the same, inside the caller's transaction."""
+    writes = await read_quarantined_writes(connection, job_ids)
+    there = list(dict.fromkeys(one.job_id for one in writes))
+    stored: list[JobRecord] = []
+    for table in ("jobs_live", "jobs_shelved", "jobs_done") if there else ():
+        found = await connection.fetch(
+            f"SELECT id, life, spec FROM rota.{table} WHERE id = ANY ($1)", there
+        )
+        stored += [rows.job(tuple(row)) for row in found]
+    return apply_each(stored, writes)
 
 
 class _TrialEndedError(Exception):
@@ -70,10 +96,11 @@ async def set_failed_jobs_aside(
     plans: PlanCache,
     *,
     copies: bool,
-) -> dict[JobId, str]:
+) -> dict[JobId, str] | None:
     """Sets those jobs of a window aside that fail by themselves; returns them with the reasons.
 
-    Raises what failed if it is not about any job.
+    None: another process projects these shards, or has projected them. Raises what failed if it is
+    not about any job.
     """
 
     async def trial(due: Sequence[Sequence[AnyWrite]]) -> None:
@@ -87,10 +114,12 @@ async def set_failed_jobs_aside(
             pass
 
     async with connection.transaction():
+        if not await WindowProjection(connection, window, quarantine, copies=copies).lock():
+            return None
         due = window.due()
         set_aside(window.records, due, quarantine)
-        failed = await find_failing_jobs(due, trial, is_of_the_data)
-        for job in quarantined_by(window.records, failed, SHARDS):
+        failed = await find_failing_jobs(due, trial, is_of_the_data, len(quarantine))
+        for job in quarantined_by(window.records, due, failed, SHARDS):
             await connection.execute(_PUT, job.job_id, job.shard, job.seq, job.at, job.reason)
     return failed
 

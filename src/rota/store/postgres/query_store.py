@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from rota.core.model import (
     Execution,
@@ -21,6 +23,7 @@ from rota.store.batched_lookup import BatchedLookup, FoundKeys, KeyLookup, KeySt
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
+from rota.store.postgres.quarantine import read_set_aside
 from rota.store.postgres.schedules_and_events import (
     find_events,
     find_occurrences,
@@ -35,6 +38,13 @@ from rota.store.postgres.search import (
     job_bodies,
 )
 from rota.store.projection.client import Projection
+from rota.store.projection.quarantine import (
+    AllSetAside,
+    SetAside,
+    overlay_executions,
+    overlay_jobs,
+    overlay_page,
+)
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -99,6 +109,15 @@ SELECT state, count(*) FROM (
 """
 
 
+class _Seen(NamedTuple):
+    """State of the tables when they had caught up."""
+
+    now: Instant
+    """The database's time."""
+    may_be_set_aside: bool
+    """Whether a job may be in quarantine; while the projection was awaited, one may have come."""
+
+
 class PostgresQueryStore:
     """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
@@ -120,16 +139,19 @@ class PostgresQueryStore:
         return [] if job is None else [job]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
-        return [rows.outline(tuple(row)) for row in found]
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("state", "queue", "tenant", "name"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        plain = [rows.outline(tuple(row)) for row in found if row[0] not in aside]
+        return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        now = await self._caught_up()
+        now = (await self._caught_up()).now
         found = await self._readers.run(lambda c: find_jobs(c, query, now))
         return Page(map(rows.job, found), found.rest)
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        now = await self._caught_up()
+        now = (await self._caught_up()).now
         found = await self._readers.run(lambda c: find_job_ids(c, query, now))
         return Page(map(JobId, found), found.rest)
 
@@ -138,12 +160,28 @@ class PostgresQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        aside = await self._set_aside(None)
         wanted = execution_bodies(execution_ids)
-        found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
-        return [rows.execution((row[1],)) for row in found]
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        executions = [rows.execution((row[1],)) for row in found]
+        return overlay_executions(execution_ids, executions, aside) if aside else executions
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        now = await self._caught_up()
+        seen = await self._caught_up()
+        if query.job_id is not None and seen.may_be_set_aside:
+            of_job = [query.job_id]
+            aside = await self._readers.run(lambda c: read_set_aside(c, of_job))
+            if query.job_id in aside:
+                return await self._find_beside(query, aside[query.job_id], seen.now)
+        return await self._find_executions(query, seen.now)
+
+    async def _find_beside(
+        self, query: ExecutionQuery, aside: SetAside, now: Instant
+    ) -> Page[Execution]:
+        longer = replace(query, limit=query.limit + len(aside.executions))
+        return overlay_page(await self._find_executions(longer, now), query, aside)
+
+    async def _find_executions(self, query: ExecutionQuery, now: Instant) -> Page[Execution]:
         found = await self._readers.run(lambda c: find_executions(c, query, now))
         return Page((rows.execution((row[1],)) for row in found), found.rest)
 
@@ -222,8 +260,11 @@ class PostgresQueryStore:
         return Seq(found[0] or 0), Seq(found[1] or 0)
 
     async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, JobRecord]:
-        found = await self._bodies(job_ids, "life", "spec")
-        return {row[0]: rows.job(tuple(row)) for row in found}
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("life", "spec"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        jobs = map(rows.job, map(tuple, found))
+        return {job.id: job for job in (overlay_jobs(jobs, aside) if aside else jobs)}
 
     async def _read_below(self, job_ids: Sequence[JobId]) -> dict[JobId, list[Edge]]:
         found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
@@ -241,11 +282,22 @@ class PostgresQueryStore:
         await self._caught_up()
         return await self._readers.run(read)
 
-    async def _caught_up(self) -> Instant:
-        """Waits until the tables have all that is durable; returns the database's time."""
+    async def _set_aside(self, job_ids: Sequence[JobId] | None) -> AllSetAside:
+        """Returns those of these jobs, or all, that are in quarantine, once the tables have caught
+        up.
+
+        To be read before the rows: a job that is repaired between the two is then right in both.
+        """
+        if not (await self._caught_up()).may_be_set_aside:
+            return {}
+        return await self._readers.run(lambda c: read_set_aside(c, job_ids))
+
+    async def _caught_up(self) -> _Seen:
+        """Waits until the tables have all that is durable."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        projected, newest, now, self._quarantined = lag
-        if newest is not None and newest > projected:
+        projected, newest, now, quarantined = lag
+        must_wait = newest is not None and newest > projected
+        if must_wait:
             await self._projection.reached(newest)
-        return int(now)
+        return _Seen(int(now), must_wait or quarantined > 0)

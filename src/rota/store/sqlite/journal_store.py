@@ -63,9 +63,10 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
 from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
-from rota.store.sqlite.quarantine import is_of_the_data, read_quarantine, set_failed_jobs_aside
+from rota.store.sqlite.quarantine import is_of_the_data, set_failed_jobs_aside
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
+from rota.store.sqlite.set_aside import read_quarantine
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
@@ -571,6 +572,8 @@ class SqliteJournalStore:
 
     def _project_or_set_aside(self, window: Window) -> bool:
         connection, limits = self._connection, self._limits
+        # Read each time: a job may have been repaired meanwhile.
+        self._quarantine = read_quarantine(connection)
         try:
             return project_window(connection, window, self._quarantine, limits)
         except Exception as error:

@@ -17,7 +17,7 @@ from rota.store.documents import read_settings
 from rota.store.journal import ChainReader
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.live_state import LiveState
-from rota.store.projection.quarantine import decode_write
+from rota.store.projection.quarantine import decode_write, overlay_spilled
 from rota.store.projection.shards import jobs_looked_up, writes_due
 from rota.store.protocol import (
     FENCES_PER_LOSS,
@@ -31,11 +31,11 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.events import read_buffered_events, read_triggers
 from rota.store.sqlite.projection import read_positions
+from rota.store.sqlite.set_aside import read_quarantined_writes, read_set_aside
 
 _by_arrival = attrgetter("spec.arrival_number")
 _by_seq = attrgetter("seq")
 _json = msgspec.json.Encoder()
-_QUARANTINED = 'SELECT body FROM quarantined_writes ORDER BY seq, "index", job_id'
 
 
 def read_spill_queue(
@@ -55,17 +55,17 @@ def read_spill_queues(
     """Returns the next jobs of each spill queue, in one snapshot of the file."""
     connection.execute("BEGIN")
     try:
-        return SpilledJobs(
-            [
-                tuple(
-                    bulk.jobs(read_spill_queue(connection, one.spill_queue, one.after, one.limit))
-                )
-                for one in wanted
-            ],
-            [head.seq for head in read_positions(connection).values()],
-        )
+        aside = read_set_aside(connection)
+        jobs = [
+            tuple(bulk.jobs(read_spill_queue(connection, line, after, limit + len(aside))))
+            for line, after, limit in ((one.spill_queue, one.after, one.limit) for one in wanted)
+        ]
+        positions = [head.seq for head in read_positions(connection).values()]
     finally:
         connection.execute("COMMIT")
+    if aside:
+        jobs = [overlay_spilled(one, read, aside) for one, read in zip(wanted, jobs, strict=True)]
+    return SpilledJobs(jobs, positions)
 
 
 def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
@@ -81,7 +81,7 @@ def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         state = LiveState(_read_tables(connection, lowest))
         tail = _read_journal(connection, lowest)
         due: list[Sequence[AnyWrite]] = [
-            [decode_write(row[0]) for row in fetch(connection, _QUARANTINED)]
+            [decode_write(one.body) for one in read_quarantined_writes(connection)]
         ]
         seqs = {shard: head.seq for shard, head in positions.items()}
         due += writes_due(tail, seqs, len(positions))

@@ -25,6 +25,12 @@ from rota.store import rows
 from rota.store.batched_lookup import FoundKeys, KeyLookup, KeyStatus
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, LOOKUP_COST, PROBE_IDS, SCAN_IDS_MAX
+from rota.store.projection.quarantine import (
+    AllSetAside,
+    overlay_executions,
+    overlay_jobs,
+    overlay_page,
+)
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -40,6 +46,7 @@ from rota.store.queries import (
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch, open_reader
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
+from rota.store.sqlite.set_aside import read_set_aside
 
 PAST_ALL_IDS = "\U0010ffff"
 """A text that sorts after every id."""
@@ -314,22 +321,14 @@ class SqliteQueryStore:
         await self._pool.close()
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(job_ids).decode()
-        return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
+        return await self._read(lambda c: _read_jobs(c, job_ids))
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         search = search_jobs(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.job))
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        sql = (
-            f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
-            " WHERE id IN (SELECT value FROM json_each(?))"
-        )
-        wanted = _json.encode(job_ids).decode()
-        found = await self._read(lambda c: fetch(c, sql, (wanted,)))
-        return [rows.outline(row) for row in found]
+        return await self._read(lambda c: _read_outlines(c, job_ids))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         search = replace(search_jobs(query), columns="id")
@@ -345,15 +344,10 @@ class SqliteQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(execution_ids).decode()
-        return await self._read(
-            lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
-        )
+        return await self._read(lambda c: _read_executions(c, execution_ids))
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        search = search_executions(query)
-        return await self._read(lambda c: _read_page(search.run(c), rows.execution))
+        return await self._read(lambda c: _find_executions(c, query))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         return await self._read(lambda c: sample_sqlite(c, query))
@@ -416,6 +410,46 @@ class SqliteQueryStore:
 
 def _read_page(found: Page[Row], read: Callable[[Row], T]) -> Page[T]:
     return Page(map(read, found), found.rest)
+
+
+def _read_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    aside = read_set_aside(connection, job_ids)
+    sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+    found = [rows.job(row) for row in connection.execute(sql, (_json.encode(job_ids).decode(),))]
+    return overlay_jobs(found, aside) if aside else found
+
+
+def _read_outlines(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[Outline]:
+    aside = read_set_aside(connection, job_ids)
+    found = connection.execute(
+        f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
+        " WHERE id IN (SELECT value FROM json_each(?))",
+        (_json.encode(job_ids).decode(),),
+    )
+    plain = [rows.outline(row) for row in found if row[0] not in aside]
+    return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
+
+
+def _read_executions(
+    connection: apsw.Connection, execution_ids: Sequence[ExecutionId]
+) -> list[Execution]:
+    aside = read_set_aside(connection)
+    sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
+    wanted = _json.encode(execution_ids).decode()
+    found = [rows.execution(row) for row in connection.execute(sql, (wanted,))]
+    return overlay_executions(execution_ids, found, aside) if aside else found
+
+
+def _find_executions(connection: apsw.Connection, query: ExecutionQuery) -> Page[Execution]:
+    aside: AllSetAside = {}
+    if query.job_id is not None:
+        aside = read_set_aside(connection, [query.job_id])
+    if query.job_id is None or query.job_id not in aside:
+        return _read_page(search_executions(query).run(connection), rows.execution)
+    of_job = aside[query.job_id]
+    longer = replace(query, limit=query.limit + len(of_job.executions))
+    page = _read_page(search_executions(longer).run(connection), rows.execution)
+    return overlay_page(page, query, of_job)
 
 
 def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
