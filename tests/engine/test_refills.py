@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
-from rota.core.commands import Complete, MemoryWindow
-from rota.store.protocol import StoreError
+from rota.core.commands import Complete, MemoryWindow, Refilled
+from rota.core.model import JobRecord, JobState, Life
+from rota.core.outcome import MoveJob, Refill
+from rota.engine.limits import ENGINE_LIMITS
+from rota.engine.refills import Refills
+from rota.store.protocol import JournalStore, ProjectionStatus, Seq, SpilledJobs, StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
+from tests.store.conformance_spill import SPILL_QUEUE, put_spilled
 
 TINY = MemoryWindow(jobs=3, fifo_group=2, refill=2)
 
@@ -65,3 +72,35 @@ async def test_a_server_that_stops_does_not_wait_for_spilled_jobs() -> None:
             await rig.submit(f"j{number}", cpu=4)
         rig.journal.refill_errors = [StoreError("away, as the test asked")] * 1_000_000
         await rig.poll()
+
+
+class HeldJournal:
+    """Journal whose tables are read only when the test lets them be."""
+
+    def __init__(self, jobs: Sequence[JobRecord]) -> None:
+        self.projection = ProjectionStatus(projected=Seq(8))
+        self.read, self.answer = asyncio.Event(), asyncio.Event()
+        self._found = SpilledJobs([tuple(jobs)], [Seq(8)])
+
+    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
+        self.read.set()
+        await self.answer.wait()
+        return self._found
+
+
+async def test_a_job_that_left_while_its_spill_queue_was_read_is_not_answered() -> None:
+    spilled = [put_spilled(number) for number in (1, 2)]
+    journal = HeldJournal([JobRecord(one.id, one.spec, one.life) for one in spilled])
+    answers: asyncio.Queue[Sequence[Refilled]] = asyncio.Queue()
+    refills = Refills(cast("JournalStore", journal), answers.put_nowait, ENGINE_LIMITS)
+    cancelled = Life(JobState.CANCELLED, finished_at=9)
+    refills.note(Seq(9), [MoveJob(spilled[0].id, cancelled)], spills=True)
+    refills.fetch([Refill(SPILL_QUEUE, -1, 2, 1)])
+    await journal.read.wait()
+    # The tables have the record by now, but the read began before.
+    journal.projection = ProjectionStatus(projected=Seq(9))
+    refills.note(Seq(10), [put_spilled(3)], spills=True)
+    journal.answer.set()
+    (answer,) = await answers.get()
+    assert [job.id for job in answer.jobs] == [spilled[1].id]
+    await refills.close()

@@ -89,21 +89,23 @@ class Refills:
         self._limits = limits
         self._journal = journal
         self._put = put
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Seq] = {}
+        """Reads under way, and how far the tables were at least when each began."""
         self._tail = SpillTail()
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
         """Notes a durable record; `spills`: whether any job is spilled now."""
-        if spills:
+        if spills or self._tasks:
             self._tail.note(seq, writes)
-            self._tail.forget(self._journal.projection.projected)
+            # A read that is under way may have seen the tables as they were when it began.
+            self._tail.forget(min((self._journal.projection.projected, *self._tasks.values())))
         else:
             self._tail.clear()
 
     def fetch(self, wanted: Sequence[Refill]) -> None:
         """Reads jobs for a durable turn."""
         task = asyncio.create_task(self._fetch(wanted), name="rota-refill")
-        self._tasks[task] = None
+        self._tasks[task] = self._journal.projection.projected
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def close(self) -> None:
@@ -114,8 +116,10 @@ class Refills:
         self._tail.clear()
 
     async def _fetch(self, wanted: Sequence[Refill]) -> None:
-        left = list(wanted)
+        left, task = list(wanted), asyncio.current_task()
+        assert task is not None, "a read runs in a task of its own"
         while left:
+            self._tasks[task] = self._journal.projection.projected
             try:
                 found = await self._journal.read_spilled(left)
             except Exception as error:
