@@ -47,7 +47,9 @@ class PostgresPoison:
     async def refuse(self, *names: str) -> None:
         async with self._cell.connected() as admin:
             rows = [(name,) for name in names]
-            await admin.executemany("INSERT INTO rota.poison VALUES ($1) ON CONFLICT DO NOTHING", rows)
+            await admin.executemany(
+                "INSERT INTO rota.poison VALUES ($1) ON CONFLICT DO NOTHING", rows
+            )
 
     async def relent(self) -> None:
         await self._cell.run("DELETE FROM rota.poison")
