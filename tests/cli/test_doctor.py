@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from rota.core.model import Instant
 from rota.sdk.discovery import Endpoint, discover
 from rota.store.postgres.durability import Checkup
 from rota.store.protocol import Durability, DurabilityLevel
+from rota.store.sqlite.store import migrate_directory
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import TOKEN, SmallServer
 
@@ -101,3 +103,22 @@ def test_submissions_that_were_set_aside_are_a_warning_with_the_newest_reason() 
     assert check.verdict == "warn"
     assert check.found.startswith("2 submissions set aside, the newest because: payload: xxx")
     assert len(check.found) < 300
+
+
+def test_damaged_files_of_a_data_folder_are_named(rota: Rota, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    migrate_directory(data)
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert (ran.status, verdicts(ran.json["checks"])) == (0, {"files": "ok"})
+    connection = apsw.Connection(str(data / "rota.db"))
+    connection.execute("INSERT INTO queues VALUES ('bulk', x'00'), ('fast', x'01')")
+    connection.close()
+    ran = rota("doctor", "--data", str(data), "--json")
+    assert ran.status == 1
+    found = [check["found"] for check in ran.json["checks"]]
+    assert [line.partition(":")[0] for line in found] == [
+        "the stored queue bulk is damaged", "the stored queue fast is damaged",
+    ]  # fmt: skip
+    (data / "rota.db").unlink()
+    (data / "logs.db").unlink()
+    assert rota("doctor", "--data", str(data)).status == 1

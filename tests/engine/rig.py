@@ -69,6 +69,9 @@ class SlowJournalStore:
         """Spilled jobs that were asked for."""
         self.refill_errors: list[Exception] = []
         """Errors of the next reads of spilled jobs."""
+        self.refills_pass = asyncio.Event()
+        """Whether spilled jobs that were read arrive; while not, they are as they were read."""
+        self.refills_pass.set()
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -171,7 +174,9 @@ class SlowJournalStore:
         self.refills += wanted
         if self.refill_errors:
             raise self.refill_errors.pop(0)
-        return await self.inner.read_spilled(wanted)
+        found = await self.inner.read_spilled(wanted)
+        await self.refills_pass.wait()
+        return found
 
     async def append(
         self,

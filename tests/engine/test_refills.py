@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
-from rota.core.commands import Complete, MemoryWindow, Refilled
-from rota.core.model import JobRecord, JobState, Life
-from rota.core.outcome import MoveJob, Refill
-from rota.engine.limits import ENGINE_LIMITS
-from rota.engine.refills import Refills
-from rota.store.protocol import JournalStore, ProjectionStatus, Seq, SpilledJobs, StoreError
+from rota.core.commands import Cancel, Complete, MemoryWindow, Preloaded
+from rota.core.model import JobId
+from rota.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
-from tests.store.conformance_spill import SPILL_QUEUE, put_spilled
 
 TINY = MemoryWindow(jobs=3, fifo_group=2, refill=2)
 
@@ -74,33 +68,41 @@ async def test_a_server_that_stops_does_not_wait_for_spilled_jobs() -> None:
         await rig.poll()
 
 
-class HeldJournal:
-    """Journal whose tables are read only when the test lets them be."""
-
-    def __init__(self, jobs: Sequence[JobRecord]) -> None:
-        self.projection = ProjectionStatus(projected=Seq(8))
-        self.read, self.answer = asyncio.Event(), asyncio.Event()
-        self._found = SpilledJobs([tuple(jobs)], [Seq(8)])
-
-    async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
-        self.read.set()
-        await self.answer.wait()
-        return self._found
+async def cancel(rig: Rig, *job_ids: str) -> None:
+    """Cancels jobs that may be spilled."""
+    for job_id in job_ids:
+        record = await rig.record(job_id)
+        assert record is not None
+        found = Preloaded(at=rig.clock.now(), jobs=(record,))
+        await rig.engine.post(Cancel(job_id=JobId(job_id), preloaded=found))
 
 
-async def test_a_job_that_left_while_its_spill_queue_was_read_is_not_answered() -> None:
-    spilled = [put_spilled(number) for number in (1, 2)]
-    journal = HeldJournal([JobRecord(one.id, one.spec, one.life) for one in spilled])
-    answers: asyncio.Queue[Sequence[Refilled]] = asyncio.Queue()
-    refills = Refills(cast("JournalStore", journal), answers.put_nowait, ENGINE_LIMITS)
-    cancelled = Life(JobState.CANCELLED, finished_at=9)
-    refills.note(Seq(9), [MoveJob(spilled[0].id, cancelled)], spills=True)
-    refills.fetch([Refill(SPILL_QUEUE, -1, 2, 1)])
-    await journal.read.wait()
-    # The tables have the record by now, but the read began before.
-    journal.projection = ProjectionStatus(projected=Seq(9))
-    refills.note(Seq(10), [put_spilled(3)], spills=True)
-    journal.answer.set()
-    (answer,) = await answers.get()
-    assert [job.id for job in answer.jobs] == [spilled[1].id]
-    await refills.close()
+async def test_a_read_that_took_long_does_not_bring_jobs_back_that_had_left_before() -> None:
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(9):
+            await rig.submit(f"j{number}", cpu=4)
+        await cancel(rig, "j4", "j3")
+        # The tables lack the last record when it is read, and have it when the answer comes.
+        rig.journal.refills_pass.clear()
+        ran = await run_all(rig, 2)
+        assert rig.journal.refills
+        await rig.record("j0")
+        await rig.submit("j9", cpu=4)
+        rig.journal.refills_pass.set()
+        ran += await run_all(rig, 6)
+        assert ran == ["j0", "j1", "j2", "j5", "j6", "j7", "j8", "j9"]
+
+
+async def test_jobs_that_had_left_before_a_queue_spilled_again_are_not_read_from_old_tables() -> (
+    None
+):
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(5):
+            await rig.submit(f"j{number}", cpu=4)
+        await rig.record("j0")  # all are in the tables, as they are now
+        assert await run_all(rig, 5) == [f"j{number}" for number in range(5)]
+        for number in range(5, 12):
+            await rig.submit(f"j{number:02}", cpu=4)
+        assert await run_all(rig, 7) == [f"j{number:02}" for number in range(5, 12)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rota.core.commands import Timing
 from rota.core.model import JobRecord, JobState
-from rota.store.protocol import Seq
+from rota.store.protocol import GENESIS
 from rota.store.queries import ExecutionQuery, JobQuery
 from rota.verify.history import FINAL, History, ObservedExecution, ObservedJob
 from tests.simtest.clock import SIMULATION, Machine, VirtualLoop
@@ -178,12 +178,9 @@ class Cluster:
             for job in jobs
         ]
         ledger = self.database.store.journal
-        self.history.journal = await ledger.records_after(_START, EVERYTHING)
+        self.history.journal = await ledger.records_after(GENESIS, EVERYTHING)
         return self.history
 
 
 def _key(job: JobRecord) -> str:
     return dict(job.spec.labels).get("key", str(job.id))
-
-
-_START = Seq(0)

@@ -17,8 +17,8 @@ import msgspec
 from rota.store.protocol import (
     JournalStore,
     NewerRecordError,
+    ProjectionStatus,
     QueryStore,
-    Seq,
     Store,
     StoreError,
     StoreFullError,
@@ -140,12 +140,9 @@ class _RemotePart:
         self._newer, self._older = version
 
     @property
-    def projected(self) -> Seq:
-        # Read without a call: every server keeps this number for itself.
-        return cast(Seq, self._real.projected)
-
-    def deciding(self) -> None:
-        """Does nothing: the call does not reach the database."""
+    def projection(self) -> ProjectionStatus:
+        # Read without a call: every server keeps this for itself.
+        return cast(ProjectionStatus, self._real.projection)
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._real, name)
@@ -178,16 +175,14 @@ class _RemotePart:
             return work
 
         def append() -> Any:
-            done = work()
-            self._database.newer[self._database.store.journal.projected] = (
-                self._database.loop.true_s
-            )
-            return done
+            head = work()
+            self._database.newer[head.seq] = self._database.loop.true_s
+            return head
 
         return append
 
     def _refuse_newer(self, name: str, args: tuple[Any, ...]) -> None:
-        seq = args[0] if name == "records_after" else 0
+        seq = args[0].seq if name == "records_after" else 0
         if name in ("records_after", "load") and self._database.unreadable_after(seq):
             raise NewerRecordError("a newer program wrote it")
 

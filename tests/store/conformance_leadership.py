@@ -7,7 +7,16 @@ import pytest
 from rota.core.model import Instant, JobId
 from rota.store.documents import Node
 from rota.store.limits import StoreLimits
-from rota.store.protocol import GENESIS, CellNameError, Epoch, FencedError
+from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    GENESIS,
+    CellNameError,
+    Epoch,
+    FencedError,
+    Loss,
+    Losses,
+    Seq,
+)
 from tests.store.conformance import StoreMaker, leading, put, run_of
 
 
@@ -92,6 +101,18 @@ class LeadershipConformance:
             (3, leader.epoch, 3),
         ]
         assert list(records[0].writes) == [put(2), run_of(2)]
+
+    async def test_each_loss_is_recorded_once_and_raises_the_fences(
+        self, make_store: StoreMaker
+    ) -> None:
+        first, second = Loss(5, 2, Seq(7)), Loss(9, 1, Seq(30))
+        async with make_store() as store:
+            assert await store.journal.losses() == Losses()
+            for loss in (first, first, second):
+                await store.journal.note_loss(loss)
+            losses = await store.journal.losses()
+            assert losses == Losses(2 * FENCES_PER_LOSS, (first, second))
+            assert (await store.journal.load()).fence_floor == losses.fence_floor
 
     async def test_the_inbox_keeps_the_order_until_it_is_dropped(
         self, make_store: StoreMaker

@@ -29,7 +29,7 @@ from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.protocol import GENESIS, Epoch, FencedError, SchemaError
 from rota.store.queries import JobQuery
-from rota.store.sqlite.store import migrate_directory, open_sqlite
+from rota.store.sqlite.store import DATABASES, migrate_directory, open_sqlite
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put
 from tests.store.golden_contents import ALL, contents
@@ -131,9 +131,9 @@ async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(tmp_path: Pat
     unpack(tmp_path)
     with pytest.raises(SchemaError, match=r"0\.1: stop all servers .* `rota migrate`"):
         open_sqlite(tmp_path)
-    missing = missing_in_file(tmp_path / "rota.db", "sqlite")
-    assert [step.name for step in missing] == ["from_0_1.sql"]
-    assert missing_in_file(tmp_path / "logs.db", "sqlite_logs") == []
+    for file, dialect in DATABASES.items():
+        missing = missing_in_file(tmp_path / file, dialect)
+        assert [step.name for step in missing] == ["from_0_1.sql"]
     migrate_directory(tmp_path)
     migrate_directory(tmp_path)  # once more changes nothing
     store = open_sqlite(tmp_path)
@@ -169,6 +169,33 @@ def sqlite_schema(path: Path) -> dict[str, Any]:
     return {"tables": tables, "columns": columns, "indexes": indexes, "steps": steps}
 
 
+async def test_a_data_directory_of_0_1_whose_oldest_records_were_deleted_goes_on(
+    tmp_path: Path,
+) -> None:
+    file = apsw.Connection(str(unpack(tmp_path) / "rota.db"))
+    file.execute("DELETE FROM journal WHERE seq <= 5")
+    file.close()
+    migrate_directory(tmp_path)
+    store = open_sqlite(tmp_path)
+    try:
+        await assert_goes_on(store)
+    finally:
+        await store.close()
+
+
+async def assert_goes_on(store: Any) -> None:
+    """The chain of the kept records is unbroken, and new records follow it."""
+    oldest, *_, newest = await store.journal.records_after(GENESIS, ALL)
+    assert oldest.seq == 6
+    assert await store.journal.records_after(newest.head, ALL) == []
+    kept = await store.journal.records_after(oldest.head, ALL)
+    assert [record.seq for record in kept] == list(range(7, newest.seq + 1))
+    assert (await store.journal.load()).head == newest.head
+    leader = await leading(store)
+    await leader.append(put(1))
+    assert (await store.journal.load()).head == leader.head
+
+
 @pytest.mark.postgres
 async def test_a_database_of_0_1_comes_over_with_one_migrate() -> None:
     cell = await restored()
@@ -181,6 +208,15 @@ async def test_a_database_of_0_1_comes_over_with_one_migrate() -> None:
     await migrate_postgres(address, from_0_1=True)  # once more changes nothing
     async with cell.opened() as store:
         await assert_whole(store, store.blobs, "0_1_postgres.json")
+
+
+@pytest.mark.postgres
+async def test_a_database_of_0_1_whose_oldest_records_were_deleted_goes_on() -> None:
+    cell = await restored()
+    await cell.run("DELETE FROM rota.journal WHERE seq <= 5")
+    await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
+    async with cell.opened() as store:
+        await assert_goes_on(store)
 
 
 @pytest.mark.postgres

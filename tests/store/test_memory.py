@@ -17,6 +17,7 @@ from tests.store.conformance import (
     leading,
     put,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -51,6 +52,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 

@@ -8,8 +8,10 @@ from functools import cache
 
 import pytest
 
-from rota.core.model import Instant
+from rota.core.model import Instant, Queue
+from rota.core.outcome import PutQueue
 from rota.store.limits import INBOX_SET_ASIDE_MS, STORE_LIMITS, StoreLimits
+from rota.store.postgres.durability import check_up
 from rota.store.protocol import Epoch, Store
 from tests.postgres.cell import EMPTY, Cell, migrated_cell
 from tests.store.conformance import (
@@ -17,7 +19,10 @@ from tests.store.conformance import (
     ProjectionConformance,
     ReadingConformance,
     StoreMaker,
+    leading,
+    put,
 )
+from tests.store.conformance_damage import DamageConformance, damage
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -70,6 +75,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 
@@ -131,6 +140,19 @@ async def test_reasons_of_entries_that_are_gone_are_kept_for_days_and_not_too_ma
         last = (await store.journal.put_inbox(b"x")).id
         await store.journal.set_aside_inbox({last: "invalid"}, Instant(INBOX_SET_ASIDE_MS + 3))
         assert await cell.ask(kept) == [waits, last]
+
+
+async def test_a_checkup_names_damaged_rows_if_asked() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        await (await leading(store)).append(put(1), put(2), PutQueue(Queue("default")))
+        await damage(store, "jobs_live", "id = 'job-0002'", "spec")
+        await damage(store, "queues", "name = 'default'")
+    assert (await check_up(cell.dsn)).damaged == ()
+    found = (await check_up(cell.dsn, rows=True)).damaged
+    assert [line.partition(" is damaged")[0] for line in found] == [
+        "the stored job job-0002", "the stored queue default",
+    ]  # fmt: skip
 
 
 async def test_a_key_that_is_nowhere_does_not_wait_in_the_inbox(make_store: StoreMaker) -> None:

@@ -45,6 +45,7 @@ from tests.store.conformance import (
     put,
     run_of,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -100,6 +101,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
     pass
 
 

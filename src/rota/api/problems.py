@@ -17,6 +17,7 @@ from rota.core.errors import (
     TooMuch,
 )
 from rota.engine.ports import BusyError, UnavailableError
+from rota.store.errors import DamagedError, FileGoneError
 from rota.store.files.blobs import BlobMissingError
 from rota.store.files.uploads import (
     TooManyUploadsError,
@@ -100,6 +101,10 @@ def from_store(error: StoreError) -> ProblemError:
     if isinstance(error, BlobMissingError):
         detail = "the storage has lost this file: upload it again"
         return ProblemError(410, "lost", detail)
+    if isinstance(error, DamagedError):
+        return ProblemError(500, "store_damaged", str(error))
+    if isinstance(error, FileGoneError):
+        return ProblemError(500, "store_gone", str(error))
     if isinstance(error, StoreFullError):
         detail = "the data disk is full: nothing was changed; free some space and try again"
         return ProblemError(507, "store_full", detail, headers=_retry(5))

@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -49,12 +50,14 @@ def store_checks(dsn: str) -> Iterator[Check]:
     from rota.store.protocol import StoreError
 
     try:
-        found = asyncio.run(check_up(dsn))
+        found = asyncio.run(check_up(dsn, rows=True))
     except StoreError as error:
         yield Check("store", "fail", str(error), "check the address, and that it is the primary")
         return
     yield Check("store", "ok", f"{found.shown}, version {found.version}")
     yield schema_check(found)
+    for line in found.damaged:
+        yield Check("rows", "fail", line, "restore a backup of the database")
     yield from durability_checks(found.durability)
     yield from inbox_checks(found)
     yield store_clock_check(found, now_ms())
@@ -125,11 +128,22 @@ DISK_BYTES_MIN = 1 << 30
 
 @click.command()
 @click.option("--store", metavar="DSN", help="Check this PostgreSQL store instead of a server.")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Check all files of this data folder for damage; a server may be using it.",
+)  # fmt: skip
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
+def doctor(ctx: click.Context, *, store: str | None, data: Path | None, as_json: bool) -> None:
     """Check this installation or a store; exit 1 if a check fails."""
-    checks = list(installation_checks(endpoint_of()) if store is None else store_checks(store))
+    if store is not None and data is not None:
+        raise click.UsageError("name one of --store DSN and --data DIR")
+    if store is not None:
+        checks = list(store_checks(store))
+    elif data is not None:
+        checks = list(damage_checks(data))
+    else:
+        checks = list(installation_checks(endpoint_of()))
     if as_json:
         print_object({"checks": checks})
     else:
@@ -152,6 +166,7 @@ def installation_checks(endpoint: Endpoint) -> Iterator[Check]:
     yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
     yield from token_checks(endpoint)
     yield from disk_checks(endpoint)
+    yield from small_damage_checks(endpoint)
     yield from asyncio.run(supervisor_checks())
     with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
         try:
@@ -191,6 +206,37 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
         yield Check("disk", "ok", found)
     else:
         yield Check("disk", "warn", found, "free some space, or move the data: rota up --data DIR")
+
+
+def damage_checks(data: Path) -> Iterator[Check]:
+    """Checks the files of a data folder for damage."""
+    # Imported when it is asked for: loading a database's driver takes long.
+    from rota.store.limits import DAMAGE_FOUND_MAX
+    from rota.store.sqlite.integrity import damage_in
+
+    if not (data / "rota.db").exists() and not (data / "logs.db").exists():
+        yield Check("files", "fail", f"{data} has no rota.db", "name the server's data folder")
+        return
+    found = list(islice(damage_in(data), DAMAGE_FOUND_MAX))
+    for line in found:
+        yield Check("files", "fail", line, "stop the server and restore a backup")
+    if not found:
+        yield Check("files", "ok", f"the files of {data} are whole")
+
+
+def small_damage_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Checks the local server's files for damage, if that takes seconds only."""
+    from rota.store.limits import DAMAGE_LOOKED_BYTES
+
+    data = None if endpoint.data is None else Path(endpoint.data)
+    if data is None or not (data / "rota.db").exists():
+        return
+    size = sum(path.stat().st_size for path in data.glob("*.db"))
+    if size <= DAMAGE_LOOKED_BYTES:
+        yield from damage_checks(data)
+    else:
+        text = f"{size_text(size)} in {data} not checked for damage"
+        yield Check("files", "ok", f"{text}: `rota doctor --data {data}` does it")
 
 
 async def supervisor_checks() -> list[Check]:

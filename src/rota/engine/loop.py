@@ -70,6 +70,7 @@ from rota.engine.ports import (
 )
 from rota.engine.refills import Refills
 from rota.engine.standby import Standby, build_scheduler
+from rota.store.errors import DamagedError, FileGoneError
 from rota.store.protocol import (
     GENESIS,
     DivergedError,
@@ -89,7 +90,7 @@ def unready_reason(error: Exception) -> str:
         return "the data disk is full: free some space"
     if isinstance(error, FencedError):
         return "another server leads"
-    if isinstance(error, OtherDatabaseError | DivergedError):
+    if isinstance(error, OtherDatabaseError | DamagedError | DivergedError | FileGoneError):
         return str(error)
     return "reading the store"
 

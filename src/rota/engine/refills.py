@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import structlog
@@ -30,19 +30,19 @@ class SpillTail:
     """Newest records, as far as they put jobs into spill queues or take them out."""
 
     def __init__(self) -> None:
-        self._records: deque[tuple[Seq, Sequence[JobRecord], Sequence[JobId]]] = deque()
+        self._records: deque[tuple[Seq, Mapping[JobId, JobRecord | None]]] = deque()
+        """By record: each job that it puts into a spill queue, or takes out (None)."""
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite]) -> None:
         """Notes a durable record."""
-        spilled: list[JobRecord] = []
-        left: list[JobId] = []
+        moved: dict[JobId, JobRecord | None] = {}
         for write in writes:
             if isinstance(write, PutJob) and spill_queue_of(write.life):
-                spilled.append(JobRecord(write.id, write.spec, write.life))
+                moved[write.id] = JobRecord(write.id, write.spec, write.life)
             elif isinstance(write, PutJob | MoveJob | DropJob):
-                left.append(write.id)
-        if spilled or left:
-            self._records.append((seq, spilled, left))
+                moved[write.id] = None
+        if moved:
+            self._records.append((seq, moved))
 
     def forget(self, projected: Seq) -> None:
         """Forgets what all tables have."""
@@ -50,7 +50,7 @@ class SpillTail:
             self._records.popleft()
 
     def clear(self) -> None:
-        """Forgets all: no job is spilled."""
+        """Forgets all: no table has a job that is spilled no longer."""
         self._records.clear()
 
     def complete(
@@ -60,20 +60,24 @@ class SpillTail:
         jobs = {job.id: job for job in read}
         # Beyond the last job that was read the tables may have more, which come first.
         last = read[-1].spec.arrival_number if len(read) == wanted.limit else None
-        for seq, spilled, left in self._records:
-            for job in spilled:
-                number = job.spec.arrival_number
-                if (
-                    job.life.line == wanted.spill_queue
-                    and number > wanted.after
-                    and (last is None or number < last)
-                    and _lacks(at, job.id, seq)
-                ):
-                    jobs[job.id] = job
-            for job_id in left:
-                if _lacks(at, job_id, seq):
+        for seq, moved in self._records:
+            for job_id, job in moved.items():
+                if not _lacks(at, job_id, seq):
+                    continue
+                if job is not None and _is_among(job, wanted, last):
+                    jobs[job_id] = job
+                else:
                     jobs.pop(job_id, None)
         return sorted(jobs.values(), key=_by_arrival)[: wanted.limit]
+
+
+def _is_among(job: JobRecord, wanted: Refill, last: int | None) -> bool:
+    number = job.spec.arrival_number
+    return (
+        job.life.line == wanted.spill_queue
+        and number > wanted.after
+        and (last is None or number < last)
+    )
 
 
 def _lacks(at: SpilledJobs, job_id: JobId, seq: Seq) -> bool:
@@ -90,17 +94,22 @@ class Refills:
         self._journal = journal
         self._put = put
         self._tasks: dict[asyncio.Task[None], Seq] = {}
-        """Reads under way, and how far the tables were at least when each began."""
+        """Each with a record that the tables had when its newest read began."""
         self._tail = SpillTail()
+        self._spills, self._spilled_until = False, Seq(0)
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
         """Notes a durable record; `spills`: whether any job is spilled now."""
-        if spills or self._tasks:
-            self._tail.note(seq, writes)
-            # A read that is under way may have seen the tables as they were when it began.
-            self._tail.forget(min((self._journal.projection.projected, *self._tasks.values())))
-        else:
+        if spills or self._spills:
+            self._spilled_until = seq
+        self._spills = spills
+        # What is read may be as old as the read.
+        projected = min((self._journal.projection.projected, *self._tasks.values()))
+        if projected >= self._spilled_until:
             self._tail.clear()
+            return
+        self._tail.note(seq, writes)
+        self._tail.forget(projected)
 
     def fetch(self, wanted: Sequence[Refill]) -> None:
         """Reads jobs for a durable turn."""
@@ -114,10 +123,11 @@ class Refills:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tail.clear()
+        self._spills, self._spilled_until = False, Seq(0)
 
     async def _fetch(self, wanted: Sequence[Refill]) -> None:
         left, task = list(wanted), asyncio.current_task()
-        assert task is not None, "a read runs in a task of its own"
+        assert task is not None
         while left:
             self._tasks[task] = self._journal.projection.projected
             try:
@@ -134,12 +144,15 @@ class Refills:
         """Answers what was read; returns what must be read on, because all of it had moved."""
         answers: list[Refilled] = []
         left: list[Refill] = []
-        for refill, read in zip(wanted, found.jobs, strict=True):
+        for number, (refill, read) in enumerate(zip(wanted, found.jobs, strict=True)):
             jobs = self._tail.complete(refill, read, found)
+            damaged = found.damaged[number] if found.damaged else ()
+            if damaged:
+                log.error("stored_row_damaged", queue=refill.spill_queue, arrival_numbers=damaged)
             if not jobs and len(read) == refill.limit:
                 left.append(replace(refill, after=read[-1].spec.arrival_number))
             else:
-                answers.append(Refilled(refill=refill, jobs=tuple(jobs)))
+                answers.append(Refilled(refill=refill, jobs=tuple(jobs), damaged=damaged))
         if answers:
             self._put(answers)
         return left

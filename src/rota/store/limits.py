@@ -141,6 +141,8 @@ PROJECTION_BEHIND_WRITES_MAX = 200_000
 """Writes behind from which a reader does not wait at all: that would take longer anyway."""
 PROJECTION_TICK_S = 0.005
 """How often a projector looks at the tables while a reader waits for another process to project."""
+PROJECTION_YIELD_S = 0.1
+"""Pause of a projector that finds the tables locked by another one."""
 PROJECTION_WATCH_S = 0.5
 """How often a projector that has nothing to do looks whether the one of the leader moves the
 tables."""
@@ -251,6 +253,18 @@ INTENT_MS = 24 * 3600 * 1000
 """How long an object stays that was put and never referred to: longer than any upload takes."""
 UPLOAD_KEPT_S = 24 * 3600.0
 """How long an interrupted upload can be resumed."""
+DAMAGED_ROWS_NOTED = 1_000
+"""Damaged rows that a server remembers to have logged: a lost disk page must not fill the log."""
+DAMAGE_FOUND_MAX = 20
+"""Findings of `rota doctor` in one file: with more than a few it is restored as a whole."""
+DAMAGE_LOOKED_BYTES = 256 * 1024 * 1024
+"""Files up to this size are checked by every `rota doctor`, in seconds; larger ones if asked."""
+DAMAGE_ROWS_LOOKED = 200_000
+"""Rows of each table on PostgreSQL that `rota doctor` checks: a few seconds."""
+DECODED_ROWS_AT_ONCE = 500
+"""Rows whose checksums are compared together: they fit into the processor's caches."""
+SEALED_ROWS_AT_ONCE = 2_000
+"""Rows of a store of 0.1 that get their checksums with one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from rota.core.schedule_model import Calendar, Occurrence, Schedule
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.batched_lookup import Keys
 from rota.store.documents import Hooks, Nodes, Notes, Settings
+from rota.store.errors import StoreError as StoreError
 from rota.store.object_index import ObjectIndex
 from rota.store.queries import (
     EventQuery,
@@ -271,10 +272,6 @@ GENESIS = Head(Seq(0), bytes(16))
 """Head of an empty journal."""
 
 
-class StoreError(Exception):
-    """Failure of the store; nothing is known to have happened unless a subclass says so."""
-
-
 class FencedError(StoreError):
     """Raised when another writer has taken this position in the journal: this one leads no more."""
 
@@ -343,6 +340,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
+    damaged: Sequence[tuple[str, str]] = ()
+    """(kind, key) of damaged rows, which are left out."""
     fence_floor: int = 0
     """No execution that a lost record may have named has a higher fence."""
     tail: Sequence[JournalRecord] = ()
@@ -384,6 +383,8 @@ class SpilledJobs(msgspec.Struct, frozen=True):
     """The next ones of each spill queue that was asked for."""
     positions: Sequence[Seq]
     """How far each shard of the projection is."""
+    damaged: Sequence[tuple[int, ...]] = ()
+    """Arrival numbers of jobs among them whose rows are damaged, for each spill queue."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -477,7 +478,10 @@ class JournalStore(Leadership, Inbox, Protocol):
 
     async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
         """Returns the next jobs of each spill queue, in order of arrival, as the tables have
-        them."""
+        them.
+
+        Damaged rows do not count against the limit: with fewer jobs, the spill queue has ended.
+        """
         ...
 
     async def append(

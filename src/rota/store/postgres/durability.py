@@ -5,12 +5,20 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Instant
-from rota.store.limits import CHECKUP_S
+from rota.store.checksums import opened, row_key
+from rota.store.errors import DamagedRowError
+from rota.store.limits import (
+    CHECKUP_S,
+    DAMAGE_FOUND_MAX,
+    DAMAGE_ROWS_LOOKED,
+    SEALED_ROWS_AT_ONCE,
+)
 from rota.store.postgres.connect import Connection, close, connect, parse_address
 from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
 from rota.store.postgres.glance import Part, Row
 from rota.store.postgres.migrate import missing_steps
 from rota.store.protocol import Durability, DurabilityLevel, StoreError
+from rota.store.stored_bodies import BODIES
 
 _COLUMNS = """
        pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
@@ -82,10 +90,13 @@ class Checkup(msgspec.Struct, frozen=True):
     """Submissions that could not be accepted, of those whose reason is still kept."""
     set_aside_reason: str = ""
     """The reason of the newest of them."""
+    damaged: tuple[str, ...] = ()
+    """Damaged rows among those that servers load or read most, a few of them."""
 
 
-async def check_up(dsn: str) -> Checkup:
-    """Checks a database and changes nothing; raises StoreError if it cannot be reached."""
+async def check_up(dsn: str, *, rows: bool = False) -> Checkup:
+    """Checks a database, with its `rows` if asked, and changes nothing; raises StoreError if it
+    cannot be reached."""
     address = parse_address(dsn)
     # As on the servers' own connections: the level is read from the session.
     settings = {"synchronous_commit": "on"}
@@ -95,11 +106,12 @@ async def check_up(dsn: str) -> Checkup:
         missing = tuple(step.name for step in await missing_steps(connection, address))
         version, clock = await _version_and_clock(connection)
         aside = None if missing else await connection.fetchrow(_SET_ASIDE)
+        damaged = () if missing or not rows else tuple(await _damaged_rows(connection))
     except DATABASE_ERRORS as error:
         raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
-    found = Checkup(address.shown, version, durability, clock, missing)
+    found = Checkup(address.shown, version, durability, clock, missing, damaged=damaged)
     if aside is None:
         return found
     return msgspec.structs.replace(found, set_aside=aside[0], set_aside_reason=aside[1])
@@ -109,3 +121,25 @@ async def _version_and_clock(connection: Connection) -> tuple[str, Instant]:
     row = await connection.fetchrow(_VERSION_AND_CLOCK)
     assert row is not None
     return row[0].partition(" ")[0], row[1]
+
+
+async def _damaged_rows(connection: Connection) -> list[str]:
+    """Compares checksums of everything that is not finished, up to a number of rows per table."""
+    found: list[str] = []
+    for stored in BODIES["postgres"]:
+        if stored.table.endswith("_done") or stored.table == "log_pieces":
+            continue  # these can be thousands of times as large
+        keys = len(stored.keys)
+        sql = f"SELECT {', '.join((*stored.keys, *stored.bodies))} FROM rota.{stored.table}"
+        async with connection.transaction(readonly=True):
+            cursor = await connection.cursor(f"{sql} LIMIT {DAMAGE_ROWS_LOOKED}")
+            while page := await cursor.fetch(SEALED_ROWS_AT_ONCE):
+                for row in page:
+                    try:
+                        for body in row[keys:]:
+                            opened(stored.what, row_key(*row[:keys]), body)
+                    except DamagedRowError as error:
+                        found.append(str(error))
+                if len(found) >= DAMAGE_FOUND_MAX:
+                    return found[:DAMAGE_FOUND_MAX]
+    return found

@@ -292,6 +292,7 @@ class PostgresJournalStore(PostgresInbox):
             if shut_out is not None:
                 raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
+        self._newest_epoch = max(newest, epoch)
         self._projection.lead(leads=True)
         await self._leader_lock.hold(Epoch(epoch))
         return Epoch(epoch)

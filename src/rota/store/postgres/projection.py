@@ -81,11 +81,8 @@ _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
 """
-_STILL = """
-SELECT (SELECT array_agg(job_id ORDER BY job_id) FROM rota.quarantine),
-    (SELECT hash FROM rota.journal WHERE seq = $1)
-"""
-"""What must be as it was when the window was read: a failover may have lost its records."""
+_LAST = "SELECT hash FROM rota.journal WHERE seq = $1"
+"""Must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 _NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
@@ -130,14 +127,11 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        still = await self._connection.fetchrow(_STILL, window.end.seq)
-        assert still is not None, "a SELECT without FROM has one row"
-        quarantined, last = still
-        return (
-            there == window.positions
-            and last == window.end.hash
-            and (quarantined or []) == sorted(self._quarantine)
-        )
+        last = await self._connection.fetchval(_LAST, window.end.seq)
+        if there != window.positions or last != window.end.hash:
+            return False
+        aside = await self._connection.fetch("SELECT job_id FROM rota.quarantine")
+        return dict.fromkeys(row[0] for row in aside).keys() == self._quarantine.keys()
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""
@@ -197,13 +191,23 @@ class WindowProjection:
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
             )
-            old += [(row[0], rows.spec(row[1])) for row in found]
+            whole, damaged = rows.specs(map(tuple, found))
+            old += whole
+            if damaged:
+                await self._unlink_damaged(damaged)
         await self._delete(
             "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in old)
         )
         await self._delete(
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
+
+    async def _unlink_damaged(self, job_ids: Sequence[JobId]) -> None:
+        """Removes labels and edges of damaged jobs, whose specs cannot say which they are."""
+        for table, column in (("labels", "job_id"), ("edges", "child")):
+            await self._connection.execute(
+                f"DELETE FROM rota.{table} WHERE {column} = ANY ($1)", job_ids
+            )
 
     async def _drop_executions(self, changes: TableChanges) -> bool:
         if not changes.dropped:

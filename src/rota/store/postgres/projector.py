@@ -27,6 +27,7 @@ from rota.store.limits import (
     PROJECTION_IDLE_LOOK_S,
     PROJECTION_RETRY_S,
     PROJECTION_TICK_S,
+    PROJECTION_YIELD_S,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
 )
@@ -67,7 +68,9 @@ WHERE application_name LIKE 'rota project%' AND datname = current_database()
 """
 """Only sessions that have waited long for their own client: a slow statement is left alone. A role
 may end its own sessions, so no further privilege is needed."""
-_NEWEST = "SELECT max(seq) FROM rota.journal"
+_STATE = """
+SELECT (SELECT max(seq) FROM rota.journal), ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1)
+"""
 
 
 class RecordsAtHand:
@@ -181,6 +184,9 @@ class Projector:
 
     def note_appended(self, record: StoredRecord, writes: int) -> None:
         """Notes the newest record of the journal, which has so many writes."""
+        if record.seq <= self._projected:
+            # A failover of the database lost records, and the tables went back with them.
+            self._positions, self._appended = {}, Seq(0)
         self._at_hand.add(record)
         self._see_appended(record.seq)
         self._writes += writes
@@ -319,7 +325,7 @@ class Projector:
 
     async def _work(self) -> None:
         try:
-            if self._trouble or not self._projects:
+            if self._trouble or not self._positions or not self._projects:
                 await self._read_all()
             self._judge_others()
             if self._projects and self._lags:
@@ -343,16 +349,13 @@ class Projector:
         elif not self._stands_in:
             still_s = self._now() - max(self._advanced_at, self._lags_since)
             self._stands_in = still_s >= self._limits.projection_stand_in_s
-            if self._stands_in:
-                log.warning("projecting_for_another", projected=self._projected)
 
     async def _read_all(self) -> None:
         """Reads how far journal and tables are, and what is set aside."""
-        found = await self._reader.read(_read_state)
-        positions, newest, quarantined = found
+        positions, newest, aside = await self._reader.read(_read_state)
         self._move(positions)
         self._see_appended(Seq(max(newest, self._projected)))
-        if quarantined != sorted(self._quarantine):
+        if aside != sorted(self._quarantine):
             self._quarantine = await self._reader.read(read_quarantine)
             self._tell()
 
@@ -401,10 +404,13 @@ class Projector:
         )
         self._projected_at = self._now()
         if any(end is None for end in ends):
+            self._at_hand = RecordsAtHand()  # perhaps the journal does not have them any more
             await self._yield_to_another()
+        elif self._stands_in and True in ends:
+            log.warning("projecting_for_another", after=lowest.seq, until=records[-1].seq)
         await self._read_all()
         self._writes = max(0, self._writes - sum(len(record.writes) for record in records))
-        if self._lags:
+        if self._lags and self._advanced_at >= began:
             self._lags_since = began
         for end in ends:
             if isinstance(end, BaseException):
@@ -439,7 +445,7 @@ class Projector:
     async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> bool | None:
         """Finds the jobs that cannot be projected and sets them aside; then all others go on.
 
-        None: another process projects these shards.
+        None: another process does it.
         """
         copies, quarantine = not self._address.pgbouncer, self._quarantine
         failed = await lane.connection.write(
@@ -456,7 +462,7 @@ class Projector:
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
-        await asyncio.sleep(PROJECTION_TICK_S)
+        await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s
             await self._reader.read(lambda c: c.fetchval(_END_STALLED, stalled_s))
@@ -494,11 +500,11 @@ class Projector:
 
 
 async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, list[JobId]]:
+    """Returns how far the tables are, the journal's newest record, and which jobs are set aside."""
     positions = await read_positions(connection)
-    quarantined = "SELECT array_agg(job_id ORDER BY job_id) FROM rota.quarantine"
-    found = await connection.fetchrow(f"SELECT ({_NEWEST}), ({quarantined})")
+    found = await connection.fetchrow(_STATE)
     assert found is not None, "a SELECT without FROM has one row"
-    return positions, Seq(found[0] or 0), found[1] or []
+    return positions, Seq(found[0] or 0), found[1]
 
 
 async def _read_records(connection: Connection, after: Head) -> list[JournalRecord]:

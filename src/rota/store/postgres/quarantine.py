@@ -9,6 +9,7 @@ import asyncpg
 from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyWrite
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.errors import CONNECTION_ERRORS
 from rota.store.postgres.plan_cache import PlanCache
@@ -81,7 +82,7 @@ async def set_aside_now(
         found = await connection.fetch(
             f"SELECT id, life, spec FROM rota.{table} WHERE id = ANY ($1)", there
         )
-        stored += [rows.job(tuple(row)) for row in found]
+        stored += Damage().whole(rows.job, map(tuple, found))
     return apply_each(stored, writes)
 
 
@@ -114,6 +115,7 @@ async def set_failed_jobs_aside(
             pass
 
     async with connection.transaction():
+        # The locks went with the projection that failed.
         if not await WindowProjection(connection, window, quarantine, copies=copies).lock():
             return None
         due = window.due()

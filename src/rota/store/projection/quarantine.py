@@ -169,6 +169,8 @@ class SetAside(msgspec.Struct):
         return [replace(self.job, life=replace(self.job.life, reason=REASON))]
 
 
+SpilledPart: TypeAlias = tuple[Sequence[JobRecord], Sequence[int]]
+"""Jobs of a spill queue, and the arrival numbers of those among them whose rows are damaged."""
 AllSetAside: TypeAlias = Mapping[JobId, SetAside]
 """Jobs in quarantine of which writes were set aside."""
 
@@ -200,12 +202,6 @@ def apply_each(stored: Iterable[JobRecord], writes: Iterable[QuarantinedWrite]) 
     return {job_id: apply_writes(rows.get(job_id), each) for job_id, each in writes_of.items()}
 
 
-def overlay_jobs(found: Iterable[JobRecord], aside: AllSetAside) -> list[JobRecord]:
-    """Returns jobs that were found, those in quarantine as the journal has them."""
-    kept = [job for job in found if job.id not in aside]
-    return kept + [job for one in aside.values() for job in one.shown]
-
-
 def overlay_executions(
     wanted: Iterable[ExecutionId], found: Iterable[Execution], aside: AllSetAside
 ) -> list[Execution]:
@@ -216,22 +212,25 @@ def overlay_executions(
     return kept + [newer[one] for one in dict.fromkeys(wanted) if one in newer]
 
 
-def overlay_spilled(
-    wanted: Refill, found: Sequence[JobRecord], aside: AllSetAside
-) -> tuple[JobRecord, ...]:
-    """Returns the next jobs of a spill queue, those in quarantine as the journal has them.
+def overlay_spilled(wanted: Refill, found: SpilledPart, aside: AllSetAside) -> SpilledPart:
+    """Returns the next jobs of a spill queue, those in quarantine as the journal has them, and the
+    arrival numbers of damaged ones.
 
     `found` must be longer than was asked for by the number of jobs set aside, if the table has as
     many: the end of a short answer is the end of the spill queue.
     """
-    jobs = [job for job in found if job.id not in aside]
+    jobs = [job for job in found[0] if job.id not in aside]
     moved = [one.job for one in aside.values() if one.job is not None]
     jobs += [
         job
         for job in moved
         if spill_queue_of(job.life) == wanted.spill_queue and job.spec.arrival_number > wanted.after
     ]
-    return tuple(sorted(jobs, key=_by_arrival)[: wanted.limit])
+    jobs = sorted(jobs, key=_by_arrival)[: wanted.limit]
+    if len(jobs) < wanted.limit:
+        return jobs, found[1]
+    last = jobs[-1].spec.arrival_number
+    return jobs, [number for number in found[1] if number < last]
 
 
 def overlay_page(page: Page[Execution], query: ExecutionQuery, aside: SetAside) -> Page[Execution]:

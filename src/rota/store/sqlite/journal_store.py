@@ -24,6 +24,7 @@ import structlog
 from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import ExecutionId, Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
+from rota.store.errors import DamagedError
 from rota.store.journal import encode_record, follow_chain, next_head
 from rota.store.limits import (
     CHECKPOINT_PAGES,
@@ -60,7 +61,16 @@ from rota.store.protocol import (
     StoreFullError,
 )
 from rota.store.rows import Row
-from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_read_error,
+    as_store_error,
+    fetch,
+    fetch_one,
+    open_writer,
+    run_in_bulk,
+)
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
 from rota.store.sqlite.quarantine import is_of_the_data, set_failed_jobs_aside
@@ -70,7 +80,7 @@ from rota.store.sqlite.set_aside import read_quarantine
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
-    row = LeaderRow(*fetch(connection, "SELECT holder, epoch, nonce, address FROM leader")[0])
+    row = LeaderRow(*fetch_one(connection, "SELECT holder, epoch, nonce, address FROM leader"))
     return row if row.epoch else None
 
 
@@ -128,7 +138,7 @@ def losses(connection: apsw.Connection) -> Losses:
 def name_cell(connection: apsw.Connection, name: str) -> str:
     if name:
         connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
-    return str(fetch(connection, "SELECT cell FROM meta")[0][0])
+    return str(fetch_one(connection, "SELECT cell FROM meta")[0])
 
 
 def put_inbox(
@@ -228,6 +238,8 @@ T = TypeVar("T")
 log = structlog.get_logger("rota.store")
 _by_seq = attrgetter("seq")
 
+_KEPT_KINDS: tuple[type[StoreError], ...] = (StoreFullError, DamagedError)
+"""Errors of the projection that readers get as they are; others are plain store errors."""
 _APPEND = """
 INSERT INTO journal (seq, epoch, at, body, hash)
 SELECT ?1, ?2, ?3, ?4, ?5 FROM leader
@@ -246,15 +258,25 @@ class SqliteJournalStore:
         limits: StoreLimits = STORE_LIMITS,
     ) -> None:
         self._limits = limits
+        self.file = DatabaseFile(path)
         self._connection = open_writer(path, "sqlite", vfs)
         # A checkpoint waits for the disk: it must not happen in the middle of an append.
         self._connection.wal_autocheckpoint(0)
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
         self._positions: dict[int, Head] = {}
-        self._watermark = self._read_watermark()
-        self._quarantine = read_quarantine(self._connection)
-        self._spill_readers = ReaderThreads(path, 1)
+        try:
+            self._watermark = self._read_watermark()
+            self._quarantine = read_quarantine(self._connection)
+            self._page_bytes = int(self._connection.pragma("page_size"))
+            self.file.opened()
+        except SQLITE_ERRORS as error:
+            self._connection.close()
+            raise as_read_error(error, f"cannot use {path}") from error
+        except StoreError:
+            self._connection.close()
+            raise
+        self._spill_readers = ReaderThreads(self.file, 1)
         self._bulk = BulkDecoder()
         self._on_leftovers = on_leftovers
         self._unprojected: deque[JournalRecord] = deque()
@@ -386,7 +408,7 @@ class SqliteJournalStore:
                 return
             try:
                 done.set_result(work())
-            except apsw.Error as error:
+            except SQLITE_ERRORS as error:
                 done.set_exception(as_store_error(error, self._connection))
             except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
                 done.set_exception(error)
@@ -451,8 +473,11 @@ class SqliteJournalStore:
         """Runs `work` in the writer's thread; returns once what it wrote is on the disk."""
 
         def durably() -> T:
+            self.file.check()
             self._demand_durability()
-            return work(self._connection)
+            done = work(self._connection)
+            self.file.check()
+            return done
 
         return await self._soon(durably)
 
@@ -460,6 +485,7 @@ class SqliteJournalStore:
         return await asyncio.wrap_future(self.submit(work))
 
     def _load(self, kept: int) -> Snapshot:
+        self.file.check()
         # After an append of unknown outcome only the file knows where the journal ends.
         self._unprojected.clear()
         self._watermark.set_appended(self._read_watermark().appended)
@@ -474,6 +500,7 @@ class SqliteJournalStore:
         writes: Sequence[AnyWrite],
         consumed: Sequence[int],
     ) -> Head:
+        self.file.check()
         body = encode_record(writes)
         head = next_head(after, epoch, at, body)
         self._demand_durability()
@@ -489,6 +516,7 @@ class SqliteJournalStore:
             raise FencedError(f"place {head.seq} in the journal is taken") from None
         if not taken:
             self._refuse(epoch, head.seq)
+        self.file.check()
         self._note_appended(JournalRecord(head.seq, epoch, at, writes, head.hash))
         return head
 
@@ -499,9 +527,9 @@ class SqliteJournalStore:
         self._trouble = ""  # the disk takes bytes again: try again
 
     def _refuse(self, epoch: Epoch, seq: Seq) -> NoReturn:
-        current, newest = fetch(
+        current, newest = fetch_one(
             self._connection, "SELECT epoch, (SELECT max(seq) FROM journal) FROM leader"
-        )[0]
+        )
         if current == epoch:
             raise DivergedError(
                 f"the journal ends at {newest or 0} or has another record {seq - 1} than this"
@@ -529,11 +557,13 @@ class SqliteJournalStore:
             self._trouble = ""
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
-            cause = (
-                as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
-            )
+            is_sqlite = isinstance(error, SQLITE_ERRORS)
+            cause = as_store_error(error, self._connection) if is_sqlite else error
+            kind = next((one for one in _KEPT_KINDS if isinstance(cause, one)), StoreError)
+            if isinstance(cause, DamagedError):
+                # Nobody would see what is accepted from here on.
+                self.file.damage = cause
             self._trouble = f"the tables cannot follow the journal: {cause}"
-            kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
             self._watermark.fail(kind(self._trouble))
             self._try_again_later()
 
@@ -611,12 +641,13 @@ class SqliteJournalStore:
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
+        self.file.note_wal(pages, self._page_bytes)
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
         self._positions = read_positions(self._connection)
         projected = min(head.seq for head in self._positions.values())
-        newest = fetch(self._connection, "SELECT max(seq) FROM journal")[0][0]
+        newest = fetch_one(self._connection, "SELECT max(seq) FROM journal")[0]
         return Watermark(projected, Seq(newest or projected))
 
 

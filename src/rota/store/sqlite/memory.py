@@ -36,13 +36,15 @@ from rota.store.protocol import (
     UnknownFateError,
     agreed_cell_name,
 )
-from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
+from rota.store.sqlite.connect import SQLITE_ERRORS, as_store_error, fetch
+from rota.store.sqlite.database_file import MEMORY
 from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
+from rota.store.sqlite.set_aside import read_quarantine
 from rota.store.sqlite.tokens import SqliteTokenStore
 
 
@@ -210,6 +212,12 @@ class MemoryJournalStore(SqliteJournalStore):
         self._watermark.set_appended(head.seq)
         return head
 
+    def start_over(self) -> None:
+        """Reads anew how far journal and tables are: a test has changed the database."""
+        self._unprojected.clear()
+        self._watermark = self._read_watermark()
+        self._quarantine = read_quarantine(self._connection)
+
     def head(self) -> Head:
         """Returns where the journal ends."""
         sql = "SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1"
@@ -257,7 +265,7 @@ class MemoryJournalStore(SqliteJournalStore):
         done: Future[T] = Future()
         try:
             done.set_result(work())
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             done.set_exception(as_store_error(error, self._connection))
         except Exception as error:  # noqa: BLE001  (goes to the caller)
             done.set_exception(error)

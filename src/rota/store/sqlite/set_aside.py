@@ -9,6 +9,7 @@ import msgspec
 
 from rota.core.model import JobId
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.projection.quarantine import (
     AllSetAside,
     Quarantine,
@@ -61,6 +62,6 @@ def read_set_aside(
         ' ORDER BY w.seq, w."index", w.job_id',
         (None if job_ids is None else _json.encode(job_ids).decode(),),
     )
-    stored = {row[4]: rows.job(row[4:]) for row in found if row[4] is not None}
+    stored = {row[4]: row[4:] for row in found if row[4] is not None}
     writes = [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
-    return apply_each(stored.values(), writes)
+    return apply_each(Damage().whole(rows.job, stored.values()), writes)

@@ -6,6 +6,10 @@
 -- id by which it is looked up, so that a lookup by id reads one partition, a page of the newest reads
 -- the partitions one after the other, and the primary key needs no second column. Rows without a day's
 -- partition (late, or with an id that is not ordered by time) are in the `_rest` partition.
+--
+-- Each value of a column `body`, `life`, `spec`, `course` or `receipt`, except in `journal`, `inbox` and
+-- `nodes`, and each piece of a log, ends in a checksum of its row's key and its own bytes
+-- (store/checksums.py).
 
 CREATE TABLE rota.leader (
     id smallint PRIMARY KEY CHECK (id = 1),

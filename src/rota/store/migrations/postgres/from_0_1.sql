@@ -1,6 +1,7 @@
 -- From the last schema of 0.1 to the baseline. The recorded steps go, and with them the functions that
 -- shut out servers of before 0.1. A server of 0.1 that still runs can neither lead nor append any more.
--- The hashes of the journal are computed by the program, which then forbids a record without one.
+-- The program computes the hashes of the journal, and then forbids a record without one, and adds the
+-- checksums of stored bodies.
 
 DROP FUNCTION rota.open_shelf();
 DROP FUNCTION rota.open_agenda();

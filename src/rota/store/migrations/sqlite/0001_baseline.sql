@@ -1,5 +1,8 @@
 -- The journal is the truth, a chain: `hash` covers a record and the hash before it. Beside it stand `leader`, `inbox`, the tables of access and objects, and
 -- `hooks`; all other tables are the projection, derived from the journal.
+--
+-- Each value of a column `body`, `life`, `spec`, `course` or `receipt`, except in `journal` and `inbox`,
+-- ends in a checksum of its row's key and its own bytes (store/checksums.py).
 
 CREATE TABLE leader (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -1,5 +1,5 @@
--- From the last schema of 0.1 to the baseline: the recorded steps go. The hashes of the journal are
--- computed by the program.
+-- From the last schema of 0.1 to the baseline: the recorded steps go. The program computes the hashes of
+-- the journal and adds the checksums of stored bodies.
 
 ALTER TABLE inbox ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE inbox_set_aside (
