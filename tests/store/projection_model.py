@@ -10,13 +10,15 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.core.model import Instant, JobId, JobState, Life
+from rota.core.model import Instant, JobState, Life
 from rota.core.outcome import AnyWrite, Refill
 from rota.engine.refills import SpillTail
 from rota.store.projection.live_state import JournalGapError, LiveState
+from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
 from rota.store.projection.shards import shard_of
-from rota.store.protocol import Head, JournalStore, QueryStore, Seq
+from rota.store.protocol import Head, JournalStore, QueryStore, Seq, StoreError
 from tests.store.conformance import put
+from tests.store.conformance_set_aside import Poison
 from tests.store.full_story import TINY, TURNS, WIDE, FullStory
 from tests.store.naive_tables import DAY_MS, NaiveTables, assert_loaded, assert_tables
 
@@ -26,7 +28,11 @@ WIDE_EVERY = 3
 """One seed of so many spills nothing, so that a follower can be compared too."""
 
 
-class CrashError(Exception):
+POISONED_MAX = 3
+"""Jobs whose rows are refused at a time."""
+
+
+class CrashError(StoreError):
     """Raised in the middle of a projection, as the model asked."""
 
 
@@ -38,6 +44,13 @@ class SteppedStore(Protocol):
 
     @property
     def queries(self) -> QueryStore: ...
+
+    @property
+    def poison(self) -> Poison: ...
+
+    async def quarantine(self) -> Quarantine:
+        """Returns the jobs that are set aside."""
+        ...
 
     async def positions(self) -> Sequence[Seq]:
         """Returns how far each shard is."""
@@ -91,9 +104,10 @@ class ProjectionModel:
             self.take(at, writes, head)
             while self.rng.random() < 0.5:
                 await self.step()
-        await self.store.project_all()
-        assert set(await self.store.positions()) == {head.seq}
+        await self.heal()
+        await self.project_all()
         assert_loaded(await self.store.journal.load(KEPT), self.naive, KEPT)
+        assert not await self.store.quarantine()
         await assert_tables(self.store.queries, self.naive)
 
     def take(self, at: Instant, writes: Sequence[AnyWrite], head: Head) -> None:
@@ -108,11 +122,10 @@ class ProjectionModel:
             self.project_twice,
             *(self.crash, self.crash_projecting),
             *(self.load, self.load, self.read_spilled, self.read_spilled, self.follow),
-            self.drop,
-            self.read_tables,
+            *(self.drop, self.read_tables, self.refuse, self.heal),
         )
-        weights = [1 if step in (self.drop, self.read_tables) else 3 for step in steps]
-        (step,) = self.rng.choices(steps, weights)
+        rare = (self.drop, self.read_tables, self.refuse, self.heal)
+        (step,) = self.rng.choices(steps, [1 if step in rare else 3 for step in steps])
         self.done[step.__name__] = self.done.get(step.__name__, 0) + 1
         await step()
 
@@ -207,15 +220,29 @@ class ProjectionModel:
         """Drops what is old at a random age."""
         before = self.naive.at - self.rng.choice((0, DAY_MS // 2, DAY_MS, 3 * DAY_MS))
         positions = await self.store.positions()
-        self.naive.drop_before(before, self._position_of_each(positions))
+        known = {one: positions[shard_of(one, len(positions))] for one in self.naive.lives}
+        for job_id, entry in (await self.store.quarantine()).items():
+            known[job_id] = min(known[job_id], Seq(entry.seq - 1))
+        self.naive.drop_before(before, known)
         await self.store.drop_before(before)
-
-    def _position_of_each(self, positions: Sequence[Seq]) -> dict[JobId, Seq]:
-        return {one: positions[shard_of(one, len(positions))] for one in self.naive.lives}
 
     async def read_tables(self) -> None:
         """Reads all tables, as readers do: they wait until these have all."""
-        await assert_tables(self.store.queries, self.naive)
+        await self.store.project_all()
+        aside = list(await self.store.quarantine())
+        await assert_tables(self.store.queries, self.naive, aside)
+
+    async def refuse(self) -> None:
+        """Refuses the rows of some of the newest jobs from now on."""
+        newest = list(self.naive.jobs)[-20:]
+        count = min(len(newest), self.rng.randint(1, POISONED_MAX))
+        if len(await self.store.quarantine()) < QUARANTINED_JOBS_MAX // 2:
+            await self.store.poison.refuse(*self.rng.sample(newest, count))
+
+    async def heal(self) -> None:
+        """Refuses nothing more, and projects what was set aside."""
+        await self.store.poison.relent()
+        await self.store.poison.repair()
 
 
 async def further_than_a_window(store: SteppedStore) -> None:

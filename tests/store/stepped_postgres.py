@@ -17,10 +17,14 @@ from rota.store.postgres.partitions import drop_old
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.projector import Projector, _Lane
+from rota.store.postgres.quarantine import read_quarantine
 from rota.store.postgres.query_store import PostgresQueryStore
 from rota.store.postgres.store import PostgresStore
+from rota.store.projection.quarantine import Quarantine
 from rota.store.projection.shards import Window, shards_behind
-from rota.store.protocol import JournalRecord, ProjectionStatus, Seq
+from rota.store.protocol import JournalRecord, ProjectionStatus, Seq, StoreError
+from tests.postgres.cell import Cell
+from tests.store.poison import PostgresPoison
 from tests.store.projection_model import CrashError
 
 
@@ -43,8 +47,9 @@ class _Failing:
 class SteppedPostgres:
     """Store on PostgreSQL; it is its own projection, which projects when the model says so."""
 
-    def __init__(self, dsn: str) -> None:
-        self._address = parse_address(dsn, STORE_LIMITS)
+    def __init__(self, cell: Cell) -> None:
+        self._address = parse_address(cell.dsn, STORE_LIMITS)
+        self.poison = PostgresPoison(cell)
         self._open(lanes=1)
 
     def _open(self, lanes: int) -> None:
@@ -94,10 +99,19 @@ class SteppedPostgres:
 
     # Steps
 
+    async def start(self) -> None:
+        """Opens it for the first time."""
+        await self.poison.start()
+        await self.open()
+
     async def open(self) -> None:
+        """Connects to the database."""
         await self._store.open()
         await self._projector._read_all()
         await self._projector._make_partitions(self._projector._appended, None)
+
+    async def quarantine(self) -> Quarantine:
+        return await self._reader.read(read_quarantine)
 
     async def positions(self) -> list[Seq]:
         await self._projector._read_all()
@@ -109,12 +123,10 @@ class SteppedPostgres:
             await self._projector._project()
 
     async def project_some(self, shards: Sequence[int], upto: Seq) -> None:
-        records = await self._records(shards)
-        found = [record for record in records if record.seq <= upto]
-        if found:
-            lane = _Lane(self._address, shards)
-            assert await self._projector._project_lane(lane, found)
-            await lane.connection.close()
+        lane = _Lane(self._address, shards)
+        while found := [one for one in await self._records(shards) if one.seq <= upto]:
+            await self._projector._project_lane(lane, found)
+        await lane.connection.close()
 
     async def project_twice(self, rng: random.Random) -> None:
         other = Projector(self._address, rng.randint(1, SHARDS))
@@ -139,13 +151,14 @@ class SteppedPostgres:
         lowest = min(head.seq for head in positions.values())
         missing = [record for record in records if record.seq > lowest]
         window = Window(positions, missing, SHARDS)
+        quarantine = self._projector._quarantine
 
         async def project(connection: Connection) -> None:
             failing: Any = _Failing(connection, statements)
             async with connection.transaction():
-                await WindowProjection(failing, window, {}, copies=True).run(PlanCache())
+                await WindowProjection(failing, window, quarantine, copies=True).run(PlanCache())
 
-        with suppress(CrashError):
+        with suppress(StoreError):
             await self._projector._lanes[0].connection.write(project)
 
     async def _records(self, shards: Sequence[int]) -> list[JournalRecord]:

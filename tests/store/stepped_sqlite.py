@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.core.model import Instant
 from rota.store.limits import STORE_LIMITS
+from rota.store.projection.quarantine import Quarantine
 from rota.store.protocol import Head, JournalRecord, Seq
 from rota.store.sqlite.connect import MEMORY
 from rota.store.sqlite.journal_store import SqliteJournalStore
@@ -17,6 +18,8 @@ from rota.store.sqlite.memory import MemoryJournalStore
 from rota.store.sqlite.projection import read_positions, read_window
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
+from rota.store.sqlite.set_aside import read_quarantine
+from tests.store.poison import SqlitePoison
 from tests.store.projection_model import CrashError
 
 _NO_END = Seq(1 << 62)
@@ -63,6 +66,14 @@ class SteppedSqlite:
         self._path, self._shards = path, shards
         self.journal = SteppedJournal(path, shards)
         self.queries = SqliteQueryStore(self.journal, self.journal)
+        self.poison = SqlitePoison(self.journal)
+
+    async def open(self) -> SteppedSqlite:
+        await self.poison.start()
+        return self
+
+    async def quarantine(self) -> Quarantine:
+        return read_quarantine(self.journal.connection)
 
     async def positions(self) -> list[Seq]:
         return [head.seq for head in self.journal.positions.values()]
@@ -103,6 +114,7 @@ class SteppedSqlite:
         self.journal.connection.close()
         self.journal = SteppedJournal(self._path, self._shards)
         self.queries = SqliteQueryStore(self.journal, self.journal)
+        self.poison = SqlitePoison(self.journal)
 
     async def drop_before(self, before: Instant) -> None:
         connection, after = self.journal.connection, ""

@@ -20,8 +20,8 @@ TURNS = examples(30, 120)
 
 @asynccontextmanager
 async def stepped() -> AsyncIterator[SteppedPostgres]:
-    store = SteppedPostgres((await migrated_cell()).dsn)
-    await store.open()
+    store = SteppedPostgres(await migrated_cell())
+    await store.start()
     try:
         yield store
     finally:

@@ -16,14 +16,14 @@ SEEDS = range(examples(6, 150))
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("shards", [1, 4])
 async def test_a_story_in_memory_is_what_the_naive_tables_say(seed: int, shards: int) -> None:
-    store = SteppedSqlite(shards=shards)
+    store = await SteppedSqlite(shards=shards).open()
     await ProjectionModel(seed, store).run()
     store.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_story_on_sqlite_is_what_the_naive_tables_say(seed: int, tmp_path: Path) -> None:
-    store = SteppedSqlite(tmp_path / "rota.db", shards=1 + 3 * (seed % 2))
+    store = await SteppedSqlite(tmp_path / "rota.db", shards=1 + 3 * (seed % 2)).open()
     await ProjectionModel(seed, store).run()
     store.close()
 

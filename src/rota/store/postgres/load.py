@@ -23,10 +23,11 @@ from rota.store.journal import ChainReader, confirm_tables
 from rota.store.limits import LOAD_RECORDS_PER_FETCH, LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.projection import SHARDS
+from rota.store.postgres.quarantine import set_aside_now
 from rota.store.postgres.schedules_and_events import read_buffered_events, read_triggers
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.projection.live_state import LiveState
-from rota.store.projection.quarantine import decode_write
+from rota.store.projection.quarantine import SpilledPart, decode_write, overlay_spilled
 from rota.store.projection.shards import jobs_looked_up, writes_due
 from rota.store.protocol import (
     FENCES_PER_LOSS,
@@ -46,6 +47,9 @@ _by_number = itemgetter(4)
 BATCH_MIN = 8
 """Jobs per batch, on average, from which it pays to have the database group them."""
 
+_POSITIONS_AND_QUARANTINE = """
+SELECT folded_seq, EXISTS (SELECT FROM rota.quarantine) FROM rota.projection_shards ORDER BY shard
+"""
 _SPILL_QUEUE = """
 SELECT id, life, spec, ordinal FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
@@ -91,11 +95,17 @@ async def read_spill_queues(
 ) -> SpilledJobs:
     """Reads the next jobs of spill queues, in one snapshot of the database."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        positions = [head.seq for head in (await read_positions(connection)).values()]
+        found = await connection.fetch(_POSITIONS_AND_QUARANTINE)
+        positions = [Seq(row[0]) for row in found]
+        aside = await set_aside_now(connection) if found[0][1] else {}
+        longer = [replace(one, limit=one.limit + len(aside)) for one in wanted]
+        parts: Sequence[SpilledPart]
         if len(wanted) == 1:
-            parts = [await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)]
+            parts = [await read_spill_queue(connection, longer[0], bulk, rows_per_fetch)]
         else:
-            parts = await _read_each(connection, wanted, bulk)
+            parts = await _read_each(connection, longer, bulk)
+    if aside:
+        parts = [overlay_spilled(one, part, aside) for one, part in zip(wanted, parts, strict=True)]
     return SpilledJobs(
         [tuple(jobs) for jobs, _ in parts], positions, [tuple(damaged) for _, damaged in parts]
     )

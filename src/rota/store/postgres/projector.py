@@ -44,7 +44,7 @@ from rota.store.postgres.quarantine import (
     read_quarantine,
     set_failed_jobs_aside,
 )
-from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
+from rota.store.projection.quarantine import Quarantine
 from rota.store.projection.shards import Window, shards_behind
 from rota.store.protocol import (
     DivergedError,
@@ -73,10 +73,6 @@ may end its own sessions, so no further privilege is needed."""
 _STATE = """
 SELECT (SELECT max(seq) FROM rota.journal), ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1)
 """
-
-
-class QuarantineFullError(StoreError):
-    """Raised when so many jobs cannot be projected that it is not the jobs' fault."""
 
 
 class RecordsAtHand:
@@ -454,10 +450,6 @@ class Projector:
 
         None: another process does it.
         """
-        if len(self._quarantine) >= QUARANTINED_JOBS_MAX:
-            raise QuarantineFullError(
-                f"more than {QUARANTINED_JOBS_MAX} jobs cannot be projected: {error}"
-            ) from error
         copies, quarantine = not self._address.pgbouncer, self._quarantine
         failed = await lane.connection.write(
             lambda c: set_failed_jobs_aside(c, window, quarantine, lane.plans, copies=copies)

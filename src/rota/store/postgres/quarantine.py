@@ -8,8 +8,10 @@ from functools import partial
 import asyncpg
 import structlog
 
-from rota.core.model import JobId
+from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyWrite
+from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.limits import (
     PROJECTION_DEADLINE_S,
     QUARANTINED_WRITE_BYTES_SHOWN,
@@ -20,9 +22,11 @@ from rota.store.postgres.errors import CONNECTION_ERRORS
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.projection.quarantine import (
+    AllSetAside,
     Quarantine,
     QuarantinedJob,
     QuarantinedWrite,
+    apply_each,
     decode_write,
     find_failing_jobs,
     quarantined_by,
@@ -59,12 +63,12 @@ async def read_quarantine(connection: Connection) -> Quarantine:
 
 
 async def read_quarantined_writes(
-    connection: Connection, job_ids: Sequence[JobId]
+    connection: Connection, job_ids: Sequence[JobId] | None = None
 ) -> list[QuarantinedWrite]:
-    """Returns the writes of these jobs that were set aside, in their order."""
+    """Returns the writes of these jobs, or of all, that were set aside, in their order."""
     found = await connection.fetch(
-        "SELECT job_id, seq, index, body FROM rota.quarantined_writes WHERE job_id = ANY ($1)"
-        " ORDER BY seq, index, job_id",
+        "SELECT job_id, seq, index, body FROM rota.quarantined_writes"
+        " WHERE $1::text[] IS NULL OR job_id = ANY ($1) ORDER BY seq, index, job_id",
         job_ids,
     )
     return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
@@ -85,6 +89,29 @@ async def read_quarantined_work(connection: Connection) -> list[QuarantinedWork]
     """Returns all jobs that are set aside, with their first writes."""
     jobs = await read_quarantine(connection)
     return quarantined_work(jobs, [tuple(row) for row in await connection.fetch(_SHOWN)])
+
+
+async def read_set_aside(
+    connection: Connection, job_ids: Sequence[JobId] | None = None
+) -> AllSetAside:
+    """Returns those of these jobs, or all, of which writes were set aside, as of one moment."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        return await set_aside_now(connection, job_ids)
+
+
+async def set_aside_now(
+    connection: Connection, job_ids: Sequence[JobId] | None = None
+) -> AllSetAside:
+    """Returns the same, inside the caller's transaction."""
+    writes = await read_quarantined_writes(connection, job_ids)
+    there = list(dict.fromkeys(one.job_id for one in writes))
+    stored: list[JobRecord] = []
+    for table in ("jobs_live", "jobs_shelved", "jobs_done") if there else ():
+        found = await connection.fetch(
+            f"SELECT id, life, spec FROM rota.{table} WHERE id = ANY ($1)", there
+        )
+        stored += Damage().whole(rows.job, map(tuple, found))
+    return apply_each(stored, writes)
 
 
 class _TrialEndedError(Exception):
@@ -121,8 +148,8 @@ async def set_failed_jobs_aside(
             return None
         due = window.due()
         set_aside(window.records, due, quarantine)
-        failed = await find_failing_jobs(due, trial, is_of_the_data)
-        for job in quarantined_by(window.records, failed, SHARDS):
+        failed = await find_failing_jobs(due, trial, is_of_the_data, len(quarantine))
+        for job in quarantined_by(window.records, due, failed, SHARDS):
             await connection.execute(_PUT, job.job_id, job.shard, job.seq, job.at, job.reason)
     return failed
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from rota.core.model import (
     Execution,
@@ -23,6 +25,7 @@ from rota.store.damage import WholePages
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
+from rota.store.postgres.quarantine import read_set_aside
 from rota.store.postgres.schedules_and_events import (
     find_events,
     find_occurrences,
@@ -37,6 +40,7 @@ from rota.store.postgres.search import (
     job_bodies,
 )
 from rota.store.projection.client import Projection
+from rota.store.projection.quarantine import AllSetAside, overlay_executions, overlay_page
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -103,6 +107,15 @@ SELECT state, count(*) FROM (
 """
 
 
+class _Seen(NamedTuple):
+    """State of the tables when they had caught up."""
+
+    now: Instant
+    """The database's time."""
+    may_be_set_aside: bool
+    """Whether a job may be in quarantine; while the projection was awaited, one may have come."""
+
+
 class PostgresQueryStore:
     """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
@@ -120,23 +133,26 @@ class PostgresQueryStore:
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Reads together what callers ask for one by one."""
         if len(job_ids) != 1:
-            return [rows.job(row) for row in (await self._read_jobs(job_ids)).values()]
-        row = (await self._single_jobs.look(job_ids)).get(job_ids[0])
-        return [] if row is None else [rows.job(row)]
+            return [_job(found) for found in (await self._read_jobs(job_ids)).values()]
+        found = (await self._single_jobs.look(job_ids)).get(job_ids[0])
+        return [] if found is None else [_job(found)]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
-        return [rows.outline(tuple(row)) for row in found]
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("state", "queue", "tenant", "name"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        plain = [rows.outline(tuple(row)) for row in found if row[0] not in aside]
+        return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         return await self._pages.read(query, self._find_jobs, rows.job, itemgetter(0))
 
     async def _find_jobs(self, query: JobQuery) -> Page[Row]:
-        now = await self._caught_up()
+        now = (await self._caught_up()).now
         return await self._readers.run(lambda c: find_jobs(c, query, now))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        now = await self._caught_up()
+        now = (await self._caught_up()).now
         found = await self._readers.run(lambda c: find_job_ids(c, query, now))
         return Page(map(JobId, found), found.rest)
 
@@ -145,16 +161,28 @@ class PostgresQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        aside = await self._set_aside(None)
         wanted = execution_bodies(execution_ids)
-        found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
-        return [rows.execution(tuple(row)) for row in found]
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        executions = [rows.execution(tuple(row)) for row in found]
+        return overlay_executions(execution_ids, executions, aside) if aside else executions
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        return await self._pages.read(query, self._find_executions, rows.execution, itemgetter(0))
+        seen, aside = await self._caught_up(), None
+        if query.job_id is not None and seen.may_be_set_aside:
+            of_job = [query.job_id]
+            found = await self._readers.run(lambda c: read_set_aside(c, of_job))
+            aside = found.get(query.job_id)
+        if aside is None:
+            return await self._find_executions(query, seen.now)
+        longer = replace(query, limit=query.limit + len(aside.executions))
+        return overlay_page(await self._find_executions(longer, seen.now), query, aside)
 
-    async def _find_executions(self, query: ExecutionQuery) -> Page[Row]:
-        now = await self._caught_up()
-        return await self._readers.run(lambda c: find_executions(c, query, now))
+    async def _find_executions(self, query: ExecutionQuery, now: Instant) -> Page[Execution]:
+        async def page(asked: ExecutionQuery) -> Page[Row]:
+            return await self._readers.run(lambda c: find_executions(c, asked, now))
+
+        return await self._pages.read(query, page, rows.execution, itemgetter(0))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         sql, args = postgres_sample(query)
@@ -234,10 +262,16 @@ class PostgresQueryStore:
         assert found is not None
         return Seq(found[0] or 0), Seq(found[1] or 0)
 
-    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Row]:
-        """Returns rows, not records: a damaged one must fail only those who ask for it."""
-        found = await self._bodies(job_ids, "life", "spec")
-        return {row[0]: tuple(row) for row in found}
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Row | JobRecord]:
+        """Returns rows, not records: a damaged one must fail only those who ask for it.
+
+        Of a job in quarantine it returns the record.
+        """
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("life", "spec"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        plain = {row[0]: tuple(row) for row in found if row[0] not in aside}
+        return plain | {job.id: job for one in aside.values() for job in one.shown}
 
     def _reading(
         self, find: Callable[[Connection, Q], Awaitable[Sequence[Any]]]
@@ -263,11 +297,26 @@ class PostgresQueryStore:
         await self._caught_up()
         return await self._readers.run(read)
 
-    async def _caught_up(self) -> Instant:
-        """Waits until the tables have all that is durable; returns the database's time."""
+    async def _set_aside(self, job_ids: Sequence[JobId] | None) -> AllSetAside:
+        """Returns those of these jobs, or all, that are in quarantine, once the tables have caught
+        up.
+
+        To be read before the rows: a job that is repaired between the two is then right in both.
+        """
+        if not (await self._caught_up()).may_be_set_aside:
+            return {}
+        return await self._readers.run(lambda c: read_set_aside(c, job_ids))
+
+    async def _caught_up(self) -> _Seen:
+        """Waits until the tables have all that is durable."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        projected, newest, now, self._quarantined = lag
-        if newest is not None and newest > projected:
+        projected, newest, now, quarantined = lag
+        must_wait = newest is not None and newest > projected
+        if must_wait:
             await self._projection.reached(newest)
-        return int(now)
+        return _Seen(int(now), must_wait or quarantined > 0)
+
+
+def _job(found: Row | JobRecord) -> JobRecord:
+    return found if isinstance(found, JobRecord) else rows.job(found)

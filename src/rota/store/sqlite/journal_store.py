@@ -77,13 +77,13 @@ from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
 from rota.store.sqlite.quarantine import (
     is_of_the_data,
-    read_quarantine,
     read_quarantined_work,
     repair_jobs,
     set_failed_jobs_aside,
 )
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
+from rota.store.sqlite.set_aside import read_quarantine
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
@@ -621,6 +621,8 @@ class SqliteJournalStore:
 
     def _project_or_set_aside(self, window: Window) -> bool:
         connection, limits = self._connection, self._limits
+        # Read each time: a job may have been repaired meanwhile.
+        self._quarantine = read_quarantine(connection)
         try:
             return project_window(connection, window, self._quarantine, limits)
         except Exception as error:

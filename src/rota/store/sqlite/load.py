@@ -18,7 +18,7 @@ from rota.store.errors import DamagedRowError
 from rota.store.journal import ChainReader, confirm_tables
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.live_state import LiveState
-from rota.store.projection.quarantine import decode_write
+from rota.store.projection.quarantine import SpilledPart, decode_write, overlay_spilled
 from rota.store.projection.shards import jobs_looked_up, writes_due
 from rota.store.protocol import (
     FENCES_PER_LOSS,
@@ -32,11 +32,11 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch, fetch_one, fetch_readable
 from rota.store.sqlite.events import read_buffered_events, read_triggers
 from rota.store.sqlite.projection import read_positions
+from rota.store.sqlite.set_aside import read_quarantined_writes, read_set_aside
 
 _by_arrival = attrgetter("spec.arrival_number")
 _by_seq = attrgetter("seq")
 _json = msgspec.json.Encoder()
-_QUARANTINED = 'SELECT body FROM quarantined_writes ORDER BY seq, "index", job_id'
 
 
 def read_spill_queue(
@@ -73,17 +73,19 @@ def read_spill_queues(
     """Returns the next jobs of each spill queue, in one snapshot of the file."""
     connection.execute("BEGIN")
     try:
-        parts = [
-            read_spill_queue(connection, one.spill_queue, one.after, one.limit, bulk)
+        aside = read_set_aside(connection)
+        parts: Sequence[SpilledPart] = [
+            read_spill_queue(connection, one.spill_queue, one.after, one.limit + len(aside), bulk)
             for one in wanted
         ]
-        return SpilledJobs(
-            [tuple(jobs) for jobs, _ in parts],
-            [head.seq for head in read_positions(connection).values()],
-            [tuple(damaged) for _, damaged in parts],
-        )
+        positions = [head.seq for head in read_positions(connection).values()]
     finally:
         connection.execute("COMMIT")
+    if aside:
+        parts = [overlay_spilled(one, part, aside) for one, part in zip(wanted, parts, strict=True)]
+    return SpilledJobs(
+        [tuple(jobs) for jobs, _ in parts], positions, [tuple(damaged) for _, damaged in parts]
+    )
 
 
 def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
@@ -99,7 +101,7 @@ def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         state = LiveState(_read_tables(connection, lowest, damage))
         tail = _read_journal(connection, lowest)
         due: list[Sequence[AnyWrite]] = [
-            [decode_write(row[0]) for row in fetch(connection, _QUARANTINED)]
+            [decode_write(one.body) for one in read_quarantined_writes(connection)]
         ]
         seqs = {shard: head.seq for shard, head in positions.items()}
         due += writes_due(tail, seqs, len(positions))

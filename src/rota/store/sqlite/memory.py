@@ -42,9 +42,9 @@ from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
-from rota.store.sqlite.quarantine import read_quarantine
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
+from rota.store.sqlite.set_aside import read_quarantine
 from rota.store.sqlite.tokens import SqliteTokenStore
 
 

@@ -13,7 +13,6 @@ from rota.store.limits import QUARANTINED_WRITE_BYTES_SHOWN, QUARANTINED_WRITES_
 from rota.store.projection.quarantine import (
     Quarantine,
     QuarantinedJob,
-    QuarantinedWrite,
     decode_write,
     find_failing_jobs,
     quarantined_by,
@@ -22,9 +21,10 @@ from rota.store.projection.quarantine import (
     wanted_jobs,
 )
 from rota.store.projection.shards import Window
-from rota.store.protocol import QuarantinedWork, Seq, StoreError
+from rota.store.protocol import QuarantinedWork, StoreError
 from rota.store.sqlite.connect import fetch, run_in_bulk
 from rota.store.sqlite.projection import write_changes
+from rota.store.sqlite.set_aside import read_quarantine, read_quarantined_writes
 
 log = structlog.get_logger("rota.store")
 
@@ -35,26 +35,6 @@ def is_of_the_data(error: BaseException) -> bool:
         return isinstance(error, apsw.ConstraintError | apsw.MismatchError | apsw.TooBigError)
     # Anything else is a mistake of this program that some job brings out.
     return isinstance(error, Exception) and not isinstance(error, StoreError | OSError)
-
-
-def read_quarantine(connection: apsw.Connection) -> Quarantine:
-    """Returns all jobs that are set aside."""
-    found = fetch(connection, "SELECT job_id, shard, seq, at, reason FROM quarantine")
-    return {row[0]: QuarantinedJob(row[0], row[1], Seq(row[2]), row[3], row[4]) for row in found}
-
-
-def read_quarantined_writes(
-    connection: apsw.Connection, job_ids: Sequence[JobId]
-) -> list[QuarantinedWrite]:
-    """Returns the writes of these jobs that were set aside, in their order."""
-    places = ", ".join("?" * len(job_ids))
-    found = fetch(
-        connection,
-        'SELECT job_id, seq, "index", body FROM quarantined_writes'
-        f' WHERE job_id IN ({places}) ORDER BY seq, "index", job_id',
-        job_ids,
-    )
-    return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
 
 
 _SHOWN = f"""
@@ -90,14 +70,14 @@ def set_failed_jobs_aside(
 
     due = window.due()
     set_aside(window.records, due, quarantine)
-    finding = find_failing_jobs(due, trial, is_of_the_data)
+    finding = find_failing_jobs(due, trial, is_of_the_data, len(quarantine))
     try:
         finding.send(None)
     except StopIteration as stop:
         failed: dict[JobId, str] = stop.value
     else:
         raise AssertionError("a trial on SQLite never waits")
-    entries = quarantined_by(window.records, failed, window.shards)
+    entries = quarantined_by(window.records, due, failed, window.shards)
     run_in_bulk(
         connection,
         "INSERT INTO quarantine VALUES",

@@ -26,6 +26,7 @@ from rota.store.batched_lookup import FoundKeys, KeyLookup, KeyStatus
 from rota.store.damage import WholePages
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, LOOKUP_COST, PROBE_IDS, SCAN_IDS_MAX
+from rota.store.projection.quarantine import overlay_executions, overlay_page
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -48,6 +49,7 @@ from rota.store.sqlite.connect import (
 )
 from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
+from rota.store.sqlite.set_aside import read_set_aside
 
 PAST_ALL_IDS = "\U0010ffff"
 """A text that sorts after every id."""
@@ -329,9 +331,7 @@ class SqliteQueryStore:
         await self._pool.close()
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(job_ids).decode()
-        return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
+        return await self._read(lambda c: _read_jobs(c, job_ids))
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         return await self._pages.read(query, self._find_jobs, rows.job, itemgetter(0))
@@ -340,13 +340,7 @@ class SqliteQueryStore:
         return await self._read(search_jobs(query).run)
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        sql = (
-            f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
-            " WHERE id IN (SELECT value FROM json_each(?))"
-        )
-        wanted = _json.encode(job_ids).decode()
-        found = await self._read(lambda c: fetch(c, sql, (wanted,)))
-        return [rows.outline(row) for row in found]
+        return await self._read(lambda c: _read_outlines(c, job_ids))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         search = replace(search_jobs(query), columns="id")
@@ -362,17 +356,25 @@ class SqliteQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        sql = "SELECT id, body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(execution_ids).decode()
-        return await self._read(
-            lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
-        )
+        return await self._read(lambda c: _read_executions(c, execution_ids))
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        return await self._pages.read(query, self._find_executions, rows.execution, itemgetter(0))
+        aside = None
+        if query.job_id is not None:
+            of_job = [query.job_id]
+            aside = (await self._read(lambda c: read_set_aside(c, of_job))).get(query.job_id)
+        if aside is None:
+            return await self._find_executions(query)
+        longer = replace(query, limit=query.limit + len(aside.executions))
+        return overlay_page(await self._find_executions(longer), query, aside)
 
-    async def _find_executions(self, query: ExecutionQuery) -> Page[Row]:
-        return await self._read(search_executions(query).run)
+    async def _find_executions(self, query: ExecutionQuery) -> Page[Execution]:
+        return await self._pages.read(
+            query,
+            lambda asked: self._read(search_executions(asked).run),
+            rows.execution,
+            itemgetter(0),
+        )
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         return await self._read(lambda c: sample_sqlite(c, query))
@@ -442,6 +444,35 @@ class SqliteQueryStore:
     async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
         await self._projection.caught_up()
         return await self._pool.run(read)
+
+
+def _read_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    aside = read_set_aside(connection, job_ids)
+    sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+    found = connection.execute(sql, (_json.encode(job_ids).decode(),))
+    plain = [rows.job(row) for row in found if row[0] not in aside]
+    return plain + [job for one in aside.values() for job in one.shown]
+
+
+def _read_outlines(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[Outline]:
+    aside = read_set_aside(connection, job_ids)
+    found = connection.execute(
+        f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
+        " WHERE id IN (SELECT value FROM json_each(?))",
+        (_json.encode(job_ids).decode(),),
+    )
+    plain = [rows.outline(row) for row in found if row[0] not in aside]
+    return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
+
+
+def _read_executions(
+    connection: apsw.Connection, execution_ids: Sequence[ExecutionId]
+) -> list[Execution]:
+    aside = read_set_aside(connection)
+    sql = "SELECT id, body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
+    wanted = _json.encode(execution_ids).decode()
+    found = [rows.execution(row) for row in connection.execute(sql, (wanted,))]
+    return overlay_executions(execution_ids, found, aside) if aside else found
 
 
 def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
