@@ -10,7 +10,7 @@ from tests.example_counts import examples
 from tests.store.projection_model import ProjectionModel, further_than_a_window
 from tests.store.stepped_sqlite import SteppedSqlite
 
-SEEDS = range(examples(6, 150))
+SEEDS = range(examples(4, 150))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
