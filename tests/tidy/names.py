@@ -32,8 +32,6 @@ WITH_RPC = "goes when API processes speak scheduler RPC"
 KEPT: Mapping[str, str] = {
     "beat_worker": PUBLIC,
     **dict.fromkeys(("beat", "next_beat"), WITH_PROJECTOR),
-    **dict.fromkeys(("KnownShelf", "ShelfRow", "known_shelf", "strangers"), WITH_PROJECTOR),
-    **dict.fromkeys(("Unfolded", "unfolded"), WITH_PROJECTOR),
     "_sieve": WITH_BULK_COMMAND,
     **dict.fromkeys(("DoorError", "MetricsDoor", "Line", "Lines"), WITH_TRANSPORT),
     **dict.fromkeys(("Brain", "Letter", "letters", "_room", "took_room"), WITH_RPC),

@@ -105,9 +105,8 @@ class SchedulerState:
         """The job that will be the next to have waited long enough to preempt others, and when."""
         self.blocked_classes = 0
         """Bits of the classes whose queue is paused or at a limit."""
-        self.next_arrival_number = 1
-        self.fence_floor = 0
-        """New fences are higher: a failover may have lost records that gave lower ones."""
+        self.next_arrival_number, self.fence_floor = 1, 0
+        """New fences are higher than the floor: a failover may have lost records that gave others."""
         self.refill_requests = 0
         """Number of refills requested so far."""
         self.recalled: dict[JobId, None] = {}

@@ -25,7 +25,7 @@ from rota.processes.messages import (
     Lead,
     Ping,
     Status,
-    Stop,
+    ShutDown,
     SweepSoon,
     ToBackground,
     Want,
@@ -92,7 +92,7 @@ class BackgroundProcess:
                 self._projector.sweep_soon()
             case Ping():
                 self._tell(self._projector.status)
-            case Stop():
+            case ShutDown():
                 return False
             case Configure():
                 log.error("configured_twice")

@@ -19,7 +19,7 @@ from rota.processes.messages import (
     FromBackground,
     Lead,
     Ping,
-    Stop,
+    ShutDown,
     SweepSoon,
     ToBackground,
     Want,
@@ -141,7 +141,7 @@ class BackgroundClient:
         if self._closing:
             return
         self._closing = True
-        self._send(Stop())
+        self._send(ShutDown())
         process = self._process
         if process is not None:
             try:

@@ -52,11 +52,11 @@ class Ping(Message, frozen=True, tag="g"):
     """Asks for the status, which shows that the process is not frozen."""
 
 
-class Stop(Message, frozen=True, tag="e"):
+class ShutDown(Message, frozen=True, tag="e"):
     """Asks the process to finish what it does and to end."""
 
 
-ToBackground: TypeAlias = Configure | Lead | Appended | Want | SweepSoon | Ping | Stop
+ToBackground: TypeAlias = Configure | Lead | Appended | Want | SweepSoon | Ping | ShutDown
 
 
 class Status(Message, frozen=True, tag="p"):
