@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -22,13 +23,17 @@ from rota.core.model import Instant
 from rota.sdk import Client, UnavailableError
 from rota.sdk.discovery import Endpoint, discover
 from rota.store.postgres.durability import Checkup
+from rota.store.postgres.store import open_postgres
 from rota.store.protocol import Durability, DurabilityLevel
 from rota.store.sqlite.store import migrate_directory
 from rota.wire.problems import Problem
 from rota.wire.quarantine import QuarantinedJobView, QuarantinedWriteView
 from tests.cli.conftest import Rota
+from tests.postgres.cell import migrated_cell
 from tests.sdk.fake_server import TOKEN, SmallServer
 from tests.stand_in import stand_in
+from tests.store.conformance import leading, project_all
+from tests.store.conformance_quarantine import REASON, accept, refuse, refused
 
 JOB_ID = "019a85bf-2222-7333-8444-955566677788"
 
@@ -181,3 +186,27 @@ def test_losses_of_records_are_shown() -> None:
     assert list(loss_checks(0, 0)) == []
     (check,) = loss_checks(8, 2)
     assert check.found == "2 failovers of the database lost 8 records of the journal so far"
+
+
+async def _set_a_job_aside(dsn: str) -> None:
+    """Has the tables refuse a job, and then accept all jobs again."""
+    store = await open_postgres(dsn)
+    try:
+        leader = await leading(store)
+        await refuse(store)
+        await leader.append(refused(1))
+        await project_all(store)
+        await accept(store)
+    finally:
+        await store.close()
+
+
+@pytest.mark.postgres
+def test_the_doctor_repairs_a_database_directly(rota: Rota) -> None:
+    dsn = asyncio.run(migrated_cell()).dsn
+    asyncio.run(_set_a_job_aside(dsn))
+    shown = rota("doctor", "--store", dsn).out
+    assert "job job-0001 is in quarantine since record 1" in shown
+    assert REASON in shown
+    assert "job job-0001 is in the tables again" in rota("doctor", "--store", dsn, "--repair").out
+    assert "quarantine" not in rota("doctor", "--store", dsn).out

@@ -75,6 +75,7 @@ def test_work_goes_on_while_the_tables_are_locked(tmp_path: Path) -> None:
             assert http.get(f"/jobs/{job_id}").json()["status"] == "succeeded"
         assert http.get("/cluster").json()["epoch"] == epoch
         assert http.get("/readyz").json()["role"] == "leader"
+        assert 'rota_processes{kind="background"} 1.0' in http.get("/metrics").text
 
 
 def test_a_server_whose_tables_cannot_follow_is_not_ready_and_says_why(tmp_path: Path) -> None:

@@ -472,7 +472,7 @@ class ShownWrite(msgspec.Struct, frozen=True):
     size: int
     """Bytes as it is stored."""
     write: AnyWrite | None
-    """None: it is too large to be shown."""
+    """None: it is too large to be shown, or only a newer program knows it."""
 
 
 class QuarantinedWork(msgspec.Struct, frozen=True):

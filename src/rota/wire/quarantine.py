@@ -19,7 +19,7 @@ class QuarantinedWriteView(msgspec.Struct):
     size: int
     """Bytes as it is stored."""
     kind: str
-    """What it does, such as `PutJob`; empty if it is too large to be shown."""
+    """What it does, such as `PutJob`; empty if it is too large to be shown, or not known here."""
     fields: dict[str, Any]
     """Its fields by name; long texts are cut."""
 

@@ -165,14 +165,21 @@ def quarantined_work(
     writes: dict[JobId, list[ShownWrite]] = {}
     for job_id, count, seq, size, body in found:
         counts[job_id] = count
-        write = None if body is None else decode_write(body)
-        writes.setdefault(job_id, []).append(ShownWrite(Seq(seq), size, write))
+        writes.setdefault(job_id, []).append(ShownWrite(Seq(seq), size, _shown(body)))
     return [
         QuarantinedWork(
             job.job_id, job.seq, job.at, job.reason, counts.get(job_id, 0), writes.get(job_id, ())
         )
         for job_id, job in sorted(jobs.items())
     ]
+
+
+def _shown(body: bytes | None) -> AnyWrite | None:
+    """Returns a write to be shown; None: it is too large, or only a newer program knows it."""
+    try:
+        return None if body is None else decode_write(body)
+    except msgspec.DecodeError:
+        return None
 
 
 def wanted_jobs(
