@@ -480,16 +480,17 @@ class SqliteJournalStore:
         """Projects the next window into all shards; returns whether there was any."""
         return self._project(self._positions)
 
-    def _project(self, positions: Mapping[int, Head]) -> bool:
+    def _project(self, positions: Mapping[int, Head], records_max: int | None = None) -> bool:
         lowest = min(positions.values(), key=_by_seq)
         records = self._records_at_hand(lowest) or read_window(self._connection, lowest)
+        records = records[:records_max]
         if not records:
             self._unprojected_writes = 0
             return False
         window = Window(positions, records, len(self._positions))
         leaves_behind = self._project_or_set_aside(window)
         self._unprojected_writes = max(0, self._unprojected_writes - window.size)
-        self._positions |= dict.fromkeys(positions, window.end)
+        self._positions |= window.passed
         self._watermark.set_projected(min(head.seq for head in self._positions.values()))
         if leaves_behind and self._on_leftovers is not None:
             self._on_leftovers()
