@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rota.core.commands import Timing
 from rota.core.model import JobRecord, JobState
-from rota.store.protocol import Seq
+from rota.store.protocol import GENESIS, TablesBehindError
 from rota.store.queries import ExecutionQuery, JobQuery
 from rota.verify.history import FINAL, History, ObservedExecution, ObservedJob
 from tests.simtest.clock import SIMULATION, Machine, VirtualLoop
@@ -59,7 +59,7 @@ class Cluster:
 
     def _set_clocks_apart(self) -> None:
         for server in self.servers:
-            server.machine.rate = FAST
+            server.machine.rate = server.projector.machine.rate = FAST
         for worker in self.workers:
             worker.machine.rate = worker.supervisor.rate = SLOW
 
@@ -68,7 +68,8 @@ class Cluster:
         rng = rng_for(self.plan.seed, "server", number)
         machine = Machine(f"server-{number}", rng.clock_rate())
         machine.set_by_ms = rng.randint(-SKEW_MS, SKEW_MS)
-        server = SimulatedServer(machine, self.network, self.database, number)
+        projector_rng = rng_for(self.plan.seed, "projector", number)
+        server = SimulatedServer(machine, self.network, self.database, number, projector_rng)
         server.ttl_ms = round(options.leader_ttl_s * 1000)
         server.older = number < options.older
         server.timing = Timing(
@@ -84,6 +85,7 @@ class Cluster:
         """Yields all machines that send messages."""
         for server in self.servers:
             yield server.machine
+            yield server.projector.machine
         for worker in self.workers:
             yield worker.machine
         yield self.user.machine
@@ -149,7 +151,10 @@ class Cluster:
         """Returns jobs that have not ended, by the database."""
         store = self.database.store
         live = tuple(state for state in JobState if state not in FINAL)
-        waiting = await store.queries.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
+        try:
+            waiting = await store.queries.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
+        except TablesBehindError as error:
+            return [str(error)]
         return [*map(str, waiting)] + ["in the inbox"] * store.journal.inbox_size
 
     async def gather(self) -> History:
@@ -178,12 +183,9 @@ class Cluster:
             for job in jobs
         ]
         ledger = self.database.store.journal
-        self.history.journal = await ledger.records_after(_START, EVERYTHING)
+        self.history.journal = await ledger.records_after(GENESIS, EVERYTHING)
         return self.history
 
 
 def _key(job: JobRecord) -> str:
     return dict(job.spec.labels).get("key", str(job.id))
-
-
-_START = Seq(0)

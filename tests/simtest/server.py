@@ -40,6 +40,8 @@ from rota.store.sqlite.memory import MemoryBlobs
 from tests.simtest.clock import SIMULATION, Machine, MachineClock
 from tests.simtest.database import Database
 from tests.simtest.network import Listener, Network, PeerSession
+from tests.simtest.projector import SimulatedProjector
+from tests.simtest.rng import Rng
 
 RESTART_S = 0.5
 """A server that could not start is started again after so long."""
@@ -68,8 +70,13 @@ class SimulatedMetrics(Metrics):
 class SimulatedServer:
     """Server machine, on which server processes start and end."""
 
-    def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
+    def __init__(
+        self, machine: Machine, network: Network, database: Database, number: int, rng: Rng
+    ) -> None:
         self.machine = machine
+        self.projector = SimulatedProjector(
+            Machine(f"projector-{number}", machine.rate), database, self._holds_leadership, rng
+        )
         self.address = f"http://127.0.0.1:{7000 + number}"
         self.newer = False
         """Whether it runs a program of the next version."""
@@ -83,6 +90,10 @@ class SimulatedServer:
         self._closing = asyncio.Event()
         network.listeners[self.address] = Listener(machine, None)
 
+    def _holds_leadership(self) -> bool:
+        engine = self.engine
+        return self.machine.alive and engine is not None and engine._election.is_held
+
     @property
     def leads(self) -> bool:
         """Whether it leads and decides now."""
@@ -91,6 +102,7 @@ class SimulatedServer:
     def start(self) -> None:
         self.machine.boot()
         self.machine.spawn(self._live())
+        self.projector.start()
 
     def _start_again(self) -> None:
         if not self.machine.alive:
@@ -101,6 +113,7 @@ class SimulatedServer:
         self.machine.alive = False
         self.engine = None
         self._network.listeners[self.address].app = None
+        self.projector.die()
         self.machine.end_tasks()
 
     async def stop(self) -> None:
