@@ -33,6 +33,7 @@ from rota.store.protocol import (
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.sqlite.projection import read_positions
 from tests.simtest.clock import Machine, VirtualLoop
+from tests.simtest.damage import Damage
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
@@ -74,6 +75,7 @@ class Database:
     rng: Rng
     trace: Trace
     store: MemoryStore = field(init=False)
+    damage: Damage = field(init=False)
     machine: Machine = field(default_factory=lambda: Machine("database"))
     fault_mode: FaultMode = field(default_factory=FaultMode)
     unreachable_from: dict[str, int] = field(default_factory=dict)
@@ -84,12 +86,11 @@ class Database:
     """Journal records that only newer programs can read, with the time of writing."""
     held: dict[int, int] = field(default_factory=dict)
     """Shards that nobody can project now, with the number of faults that cause it."""
-    connections: int = 0
-    """How often all connections have broken; a call that was sent before is not carried out."""
     _waiting: list[tuple[Seq, asyncio.Future[None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(shards=SHARDS, reached=self.reached)
+        self.damage = Damage(self.store.journal, self.rng)
 
     # Projection
 
@@ -161,7 +162,7 @@ class Database:
 
     def as_projected_by(self, machine: Machine) -> RemoteTables:
         """Returns the tables as one projector reaches them."""
-        return cast(RemoteTables, _RemotePart(self, machine, self, _Version(False, False)))
+        return cast(RemoteTables, _RemotePart(self, machine, self, PRESENT))
 
     def is_present(self) -> bool:
         """Whether the database sees a connection of the leader.
@@ -200,6 +201,9 @@ class _Version(NamedTuple):
 
     newer: bool
     older: bool
+
+
+PRESENT = _Version(newer=False, older=False)
 
 
 class _RemoteStore:
@@ -247,9 +251,11 @@ class _RemotePart:
         """Carries the call out; nothing comes between the parts of one that changes something."""
         if not self._newer:
             self._refuse_newer(name, args)
+        self._database.damage.note_call(name)
         answer = await method()
         if name == "append" and self._newer:
             self._database.newer[answer.seq] = self._database.loop.true_s
+        answer = self._database.damage.note_done(name, args, answer)
         return self._seen(name, answer)
 
     def _seen(self, name: str, answer: Any) -> Any:
@@ -308,7 +314,7 @@ class _RemoteCall:
             delay_s += rng.uniform(0.0, 8.0)
             if rng.chance(0.5):
                 self._come_back(None, self._unknown_fate("the connection broke, the call did not"))
-        connection = database.connections
+        connection = database.damage.connections
         database.loop.after(
             delay_s,
             database.machine,
@@ -319,7 +325,7 @@ class _RemoteCall:
         database = self._database
         result, error = None, None
         try:
-            if database.connections != connection:
+            if database.damage.connections != connection:
                 raise self._unknown_fate("the connection broke on the way there")
             if database.fault_mode.full and self._name in GROWS:
                 raise StoreFullError("no space left")

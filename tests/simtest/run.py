@@ -81,11 +81,15 @@ async def _make(plan: SimulationPlan, loop: VirtualLoop) -> Cluster:
 
 async def _live(cluster: Cluster) -> SimulationResult:
     cluster.begin()
+    watching = asyncio.create_task(cluster.watch_tables())
     await asyncio.sleep(cluster.plan.options.storm_s + 0.001)
     cluster.heal()
     ended = await _calm(cluster)
     history = await cluster.gather()
     verdicts = judge(history) if ended else await _stuck(cluster)
+    watching.cancel()
+    wrong = await cluster.audit_tables()
+    verdicts += [BrokenPromise("tables_equal_journal", Violation(one)) for one in wrong]
     for machine in cluster.machines():
         for error in machine.broken():
             cluster.report_bug(f"a task of {machine.name} broke: {error!r}")

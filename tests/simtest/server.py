@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -35,7 +35,7 @@ from rota.engine.metrics import Metrics
 from rota.store.documents import Node
 from rota.store.files.artifacts import Outputs
 from rota.store.files.uploads import Spool
-from rota.store.protocol import Store, StoreError
+from rota.store.protocol import Head, Snapshot, Store, StoreError
 from rota.store.sqlite.memory import MemoryBlobs
 from tests.simtest.clock import SIMULATION, Machine, MachineClock
 from tests.simtest.database import Database
@@ -122,6 +122,17 @@ class SimulatedServer:
         self._closing.set()
         if engine is not None:
             await engine.stop()
+
+    def copy(self) -> Snapshot | None:
+        """Returns the copy with which it follows the journal, if it has one."""
+        standby = None if self.engine is None else self.engine._standby
+        if standby is None or standby._copy is None:
+            return None
+        return standby._copy.snapshot()
+
+    def known_heads(self) -> Sequence[Head]:
+        """Returns the ends of the journal that it remembers."""
+        return [] if self.engine is None else list(self.engine._standby.lineage._heads)
 
     def check_memory(self) -> None:
         """Checks the scheduler's invariants."""
