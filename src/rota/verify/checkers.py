@@ -118,8 +118,9 @@ def accepted_once(evidence: Evidence) -> Iterator[Violation]:
     for key, found in ids.items():
         if len(found) > 1:
             yield Violation(f"{key} was accepted once and is {len(found)} jobs", (key,))
+    deleted = dict.fromkeys(history.deleted)
     for key, job_id in history.answered:
-        if second_ids.get(job_id) == key or len(ids[key]) != 1:
+        if second_ids.get(job_id) == key or len(ids[key]) != 1 or job_id in deleted:
             continue
         if ids[key] != [job_id]:
             yield Violation(f"{key} was answered with {job_id} and is {ids[key][0]}", (key,))
@@ -347,7 +348,9 @@ def _is_waking(line: WitnessLine, freezes: Sequence[FreezePeriod]) -> bool:
 
 
 def children_wait(evidence: Evidence) -> Iterator[Violation]:
-    """A job starts only when all that it depends on have succeeded, by the order of the witness."""
+    """A job starts only when all that it depends on have succeeded, by the order of the witness,
+    unless somebody retried it by hand.
+    """
     began: dict[str, int] = {}
     ended: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for place, line in enumerate(evidence.history.lines):
@@ -358,7 +361,7 @@ def children_wait(evidence: Evidence) -> Iterator[Violation]:
     jobs = {job.key: job for job in evidence.history.jobs if not job.duplicate}
     for child in jobs.values():
         for key in child.after:
-            if child.key not in began:
+            if child.key not in began or child.key in evidence.revived:
                 continue
             executions = jobs[key].executions if key in jobs else ()
             fences = [one.fence for one in executions if one.status == "succeeded"]
