@@ -240,3 +240,22 @@ def test_a_dependency_of_an_earlier_life_does_not_affect_a_later_one() -> None:
     assert world.state("a") is JobState.PENDING
     world.complete("slow")
     assert world.state("a") is JobState.QUEUED
+
+
+def test_a_skipped_job_that_was_deleted_in_the_same_turn_is_not_started_over() -> None:
+    world = World()
+    world.submit("a")
+    world.submit("b", after=["a"])
+    world.cancel("a")
+    assert world.state("b") is JobState.SKIPPED
+    recall = world.recall()
+    outcome = world.turn(
+        [
+            Delete(job_id=JobId("b"), preloaded=recall),
+            Retry(job_id=JobId("a"), preloaded=recall),
+        ]
+    )
+    assert isinstance(outcome.replies[1], StalePreload)
+    assert (world.state("a"), world.state("b")) == (JobState.CANCELLED, None)
+    world.retry("a")
+    assert (world.state("a"), world.state("b")) == (JobState.QUEUED, None)

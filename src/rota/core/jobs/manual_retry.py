@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from rota.core.commands import Retry
@@ -14,7 +16,7 @@ from rota.core.jobs.spill import JobLookup
 from rota.core.jobs.submit import DUPLICATE, INVALID, count_unmet
 from rota.core.jobs.wait_states import enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.model import Array, GroupMember, Instant, JobRecord, JobState, Life
+from rota.core.model import Array, GroupMember, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer
 from rota.core.state import SchedulerState
 from rota.core.timers import TimerKind
@@ -39,9 +41,10 @@ def retry(t: SchedulerState, event: Retry, now: Instant) -> JobAnswer:
     move_job(record.id, record.life.state, JobVerb.REVIVE)
     if isinstance(record.spec.group, GroupMember):
         raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that job")
+    skipped = _skipped_jobs(t, event, lookup)
     job = _start_over(t, record, now, event.failed)
     count_unmet(t, job)
-    _start_skipped_over(t, event, lookup, now)
+    _start_skipped_over(t, skipped, lookup, now)
     enter_wait_state(t, job, now)
     return JobAnswer(job.record())
 
@@ -72,17 +75,26 @@ def _start_over(
     return job
 
 
-def _start_skipped_over(t: SchedulerState, event: Retry, lookup: JobLookup, now: Instant) -> None:
+def _skipped_jobs(t: SchedulerState, event: Retry, lookup: JobLookup) -> dict[JobId, JobRecord]:
+    """Returns the other preloaded jobs that were skipped; raises StalePreload if one was deleted
+    or has moved since."""
+    assert event.preloaded is not None
+    return {
+        record.id: lookup.require_ended(record.id)
+        for record in event.preloaded.jobs
+        if record.life.state is JobState.SKIPPED
+        and record.id not in t.jobs
+        and record.id != event.job_id
+    }
+
+
+def _start_skipped_over(
+    t: SchedulerState, skipped: Mapping[JobId, JobRecord], lookup: JobLookup, now: Instant
+) -> None:
     """Starts skipped downstream jobs over, unless another upstream job still rules them out.
 
     An upstream job that was deleted since counts as succeeded: it blocks nothing.
     """
-    assert event.preloaded is not None
-    skipped = {
-        record.id: record
-        for record in event.preloaded.jobs
-        if record.life.state is JobState.SKIPPED and record.id not in t.jobs
-    }
     # Upstream first: each job is checked against upstream jobs that are live again.
     for job_id in upstream_first(
         {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
