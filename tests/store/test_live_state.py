@@ -23,7 +23,7 @@ from rota.core.commands import (
     Retry,
     SetCalendar,
 )
-from rota.core.model import JobId, JobState, ScheduleId, TriggerId
+from rota.core.model import JobId, JobState, Life, ScheduleId, TriggerId
 from rota.core.outcome import Outcome
 from rota.core.schedule_model import Calendar
 from rota.core.trigger_model import event_key
@@ -179,3 +179,16 @@ async def test_a_copy_that_fell_behind_what_is_kept_says_so() -> None:
     records = await store.journal.records_after(first, 10)
     with pytest.raises(JournalGapError):
         LiveState(empty()).apply(records)
+
+
+async def test_a_copy_counts_the_end_of_a_job_that_was_retried_and_cancelled_in_one_turn() -> None:
+    store = MemoryStore()
+    epoch: Epoch = await store.journal.claim("a")
+    ended = Life(JobState.CANCELLED, finished_at=1)
+    head = await store.journal.append(epoch, GENESIS, 1, [put(1, life=ended)])
+    mirror = LiveState(await store.journal.load())
+    again = Life(JobState.CANCELLED, finished_at=2, lives=2)
+    await store.journal.append(epoch, head, 2, [put(1, life=again)])
+    await follow(store, mirror, 2, size=9)
+    assert mirror.snapshot().totals.finished == (("default", "cancelled", 2),)
+    assert plain(mirror.snapshot()) == plain(await store.journal.load())

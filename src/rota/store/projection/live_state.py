@@ -20,7 +20,6 @@ from rota.core.model import (
     JobId,
     JobRecord,
     JobState,
-    Life,
     ScheduleId,
     Spec,
     TriggerId,
@@ -230,8 +229,8 @@ class LiveState:
         """Returns the standings of jobs before these writes; of those not live the write implies
         it.
 
-        A job that is not live has ended, unless it is new. Its next write repeats its life, or
-        opens a new one.
+        A job that is not live has ended, unless it is new. Its next write moves it once more, or
+        puts it in a new life.
         """
         standings: dict[JobId, JobStanding] = {}
         seen: dict[JobId, None] = {}
@@ -243,10 +242,11 @@ class LiveState:
                 if known := self._jobs.get(write.id):
                     standings[write.id] = standing_of(known)
                 elif isinstance(write, PutJob):
+                    # Nothing but a new life puts a job that has ended.
                     if write.life.lives > 1:
-                        standings[write.id] = _ended(write.life, write.spec)
+                        standings[write.id] = _ended(write.life.lives - 1, write.spec)
                 elif write.id in specs:
-                    standings[write.id] = _ended(write.life, specs[write.id])
+                    standings[write.id] = _ended(write.life.lives, specs[write.id])
         return standings
 
     def _take(self, changes: TableChanges, looked_up: dict[JobId, Spec]) -> None:
@@ -297,7 +297,6 @@ class LiveState:
         self._executions_of.setdefault(execution.job_id, {})[execution.id] = None
 
 
-def _ended(life: Life, spec: Spec) -> JobStanding:
-    """Returns the standing of a job that had ended, before the write with this life."""
-    again = life.state not in JOB_FINAL
-    return JobStanding(JobState.FAILED, life.lives - again, spec.terms.queue)
+def _ended(lives: int, spec: Spec) -> JobStanding:
+    """Returns the standing of a job that ended in the life with this number."""
+    return JobStanding(JobState.FAILED, lives, spec.terms.queue)
