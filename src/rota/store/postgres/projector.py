@@ -40,7 +40,7 @@ from rota.store.postgres.quarantine import (
     set_failed_jobs_aside,
 )
 from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
-from rota.store.projection.shards import Window
+from rota.store.projection.shards import Window, shards_behind
 from rota.store.protocol import (
     DivergedError,
     Head,
@@ -349,11 +349,12 @@ class Projector:
 
     async def _project_lane(self, lane: _Lane, records: Sequence[JournalRecord]) -> bool | None:
         """Projects records into the shards of a lane; None: another process does it."""
-        positions = {shard: self._positions[shard] for shard in lane.shards}
+        of_lane = {shard: self._positions[shard] for shard in lane.shards}
+        positions = shards_behind(of_lane, records[-1].seq)
+        if not positions:
+            return True
         lowest = min(head.seq for head in positions.values())
         missing = [record for record in records if record.seq > lowest]
-        if not missing:
-            return True
         window = Window(positions, missing, SHARDS)
         try:
             done = await lane.connection.write(lambda c: self._write(c, lane, window))

@@ -137,14 +137,28 @@ def _of_shards(
     return found
 
 
+def shards_behind(positions: Mapping[int, Head], end: Seq) -> dict[int, Head]:
+    """Returns those of these shards that do not have record `end` yet.
+
+    Another server may have projected some of them further than a window reaches; these must not
+    move back.
+    """
+    return {shard: head for shard, head in positions.items() if head.seq < end}
+
+
 class Window(msgspec.Struct):
     """Records of the journal that are to be projected next into some shards."""
 
     positions: Mapping[int, Head]
-    """How far each of these shards is believed to be."""
+    """How far each of these shards is believed to be: before the end of the window."""
     records: Sequence[JournalRecord]
     shards: int
     """How many shards the tables have."""
+
+    def __post_init__(self) -> None:
+        if self.records:
+            ahead = [shard for shard, head in self.positions.items() if head.seq >= self.end.seq]
+            assert not ahead, f"a window to {self.end.seq} would move the shards {ahead} back"
 
     @property
     def end(self) -> Head:

@@ -36,7 +36,7 @@ from rota.store.limits import (
     StoreLimits,
 )
 from rota.store.projection.bulk_decode import BulkDecoder
-from rota.store.projection.shards import Window
+from rota.store.projection.shards import Window, shards_behind
 from rota.store.projection.watermark import Watermark
 from rota.store.protocol import (
     FENCES_PER_LOSS,
@@ -487,6 +487,7 @@ class SqliteJournalStore:
         if not records:
             self._unprojected_writes = 0
             return False
+        positions = shards_behind(positions, records[-1].seq)
         window = Window(positions, records, len(self._positions))
         leaves_behind = self._project_or_set_aside(window)
         self._unprojected_writes = max(0, self._unprojected_writes - window.size)
