@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from operator import attrgetter
 
 import structlog
@@ -91,12 +92,21 @@ class Refills:
         self._put = put
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._tail = SpillTail()
+        self._reads = count()
+        self._read_from: dict[int, Seq] = {}
+        """How far all tables were when each read under way began: it may see them so."""
+        self._spilled_at = Seq(0)
+        """The newest record after which any job was spilled."""
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
         """Notes a durable record; `spills`: whether any job is spilled now."""
         if spills:
+            self._spilled_at = seq
+        seen = min((self._journal.projection.projected, *self._read_from.values()))
+        if seen < self._spilled_at:
+            # Tables that are behind may show jobs as spilled though none is.
             self._tail.note(seq, writes)
-            self._tail.forget(self._journal.projection.projected)
+            self._tail.forget(seen)
         else:
             self._tail.clear()
 
@@ -117,14 +127,24 @@ class Refills:
         left = list(wanted)
         while left:
             try:
-                found = await self._journal.read_spilled(left)
+                left = await self._read(left)
             except Exception as error:
                 # After any error it asks again: workers wait for these jobs, and nobody else asks.
                 unexpected = not isinstance(error, StoreError)
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
                 await asyncio.sleep(self._limits.refill_retry_s)
-                continue
-            left = self._answer(left, found)
+
+    async def _read(self, wanted: Sequence[Refill]) -> list[Refill]:
+        """Reads and answers; returns what must be read on.
+
+        The records that the tables lack as they are read stay in the tail meanwhile.
+        """
+        number = next(self._reads)
+        self._read_from[number] = self._journal.projection.projected
+        try:
+            return self._answer(wanted, await self._journal.read_spilled(wanted))
+        finally:
+            del self._read_from[number]
 
     def _answer(self, wanted: Sequence[Refill], found: SpilledJobs) -> list[Refill]:
         """Answers what was read; returns what must be read on, because all of it had moved."""
