@@ -94,6 +94,8 @@ class Standby:
         self._copy: LiveState | None = None
         self._seq = Seq(0)
         self._cold_until: Millis | None = None
+        self._is_compared = False
+        """Whether the journal was compared with the lineage since the copy was dropped."""
         self.lineage = Lineage()
         self.unreadable = ""
         """The reason why it cannot follow: a newer program wrote records that this one cannot read.
@@ -107,6 +109,7 @@ class Standby:
     def forget(self) -> None:
         """Drops the copy: the next look reads the whole snapshot."""
         self._copy, self._cold_until = None, None
+        self._is_compared = False
 
     async def keep_up(self, *, insist: bool) -> Seq | None:
         """Reads on to the journal's end; None: this program cannot read a newer one's records.
@@ -135,6 +138,10 @@ class Standby:
 
     async def follow(self) -> Seq:
         """Reads on to the journal's end."""
+        if self._copy is None and not self._is_compared:
+            # Who led until now knows records that no follower had read.
+            await self.find_loss()
+            self._is_compared = True
         copy = self._copy or await self._warm_up()
         if copy is None:
             self._seq = (await self._queries.head())[1]
