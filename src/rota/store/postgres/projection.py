@@ -337,7 +337,7 @@ class WindowProjection:
         end = self._window.end
         await self._connection.execute(
             "UPDATE rota.projection_shards SET folded_seq = $2, folded_hash = $3"
-            " WHERE shard = ANY ($1::int2[]) AND folded_seq < $2",
+            " WHERE shard = ANY ($1::int2[])",
             list(self._window.positions),
             end.seq,
             end.hash,

@@ -166,15 +166,6 @@ class Window(msgspec.Struct):
         return self.records[-1].head
 
     @property
-    def passed(self) -> dict[int, Head]:
-        """Where each shard is once it is projected: one that was further than its end stays
-        there."""
-        end = self.end
-        return {
-            shard: head if head.seq > end.seq else end for shard, head in self.positions.items()
-        }
-
-    @property
     def size(self) -> int:
         """How many writes it has."""
         return sum(len(record.writes) for record in self.records)

@@ -491,7 +491,7 @@ class SqliteJournalStore:
         window = Window(positions, records, len(self._positions))
         leaves_behind = self._project_or_set_aside(window)
         self._unprojected_writes = max(0, self._unprojected_writes - window.size)
-        self._positions |= window.passed
+        self._positions |= dict.fromkeys(positions, window.end)
         self._watermark.set_projected(min(head.seq for head in self._positions.values()))
         if leaves_behind and self._on_leftovers is not None:
             self._on_leftovers()

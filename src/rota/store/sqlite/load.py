@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -31,6 +31,8 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.events import read_buffered_events, read_triggers
 from rota.store.sqlite.projection import read_positions
+from rota.store.sqlite.set_aside import read_set_aside
+from rota.store.table_changes import spill_queue_of
 
 _by_arrival = attrgetter("spec.arrival_number")
 _by_seq = attrgetter("seq")
@@ -55,17 +57,35 @@ def read_spill_queues(
     """Returns the next jobs of each spill queue, in one snapshot of the file."""
     connection.execute("BEGIN")
     try:
+        aside = read_set_aside(connection)
         return SpilledJobs(
-            [
-                tuple(
-                    bulk.jobs(read_spill_queue(connection, one.spill_queue, one.after, one.limit))
-                )
-                for one in wanted
-            ],
+            [_next_spilled(connection, one, aside, bulk) for one in wanted],
             [head.seq for head in read_positions(connection).values()],
         )
     finally:
         connection.execute("COMMIT")
+
+
+def _next_spilled(
+    connection: apsw.Connection,
+    wanted: Refill,
+    aside: Mapping[JobId, JobRecord | None],
+    bulk: BulkDecoder,
+) -> tuple[JobRecord, ...]:
+    """Returns the next jobs of a spill queue; `aside` are the jobs in quarantine, as they are."""
+    line, limit = wanted.spill_queue, wanted.limit + len(aside)
+    found = bulk.jobs(read_spill_queue(connection, line, wanted.after, limit))
+    if not aside:
+        return tuple(found)
+    jobs = [job for job in found if job.id not in aside]
+    jobs += [
+        job
+        for job in aside.values()
+        if job is not None
+        and spill_queue_of(job.life) == line
+        and job.spec.arrival_number > wanted.after
+    ]
+    return tuple(sorted(jobs, key=_by_arrival)[: wanted.limit])
 
 
 def load_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:

@@ -81,7 +81,7 @@ def project_window(
             "UPDATE projection_shards SET folded_seq = v.column2, folded_hash = v.column3"
             " FROM (VALUES",
             [(shard, end.seq, end.hash) for shard in window.positions],
-            ") AS v WHERE shard = v.column1 AND folded_seq < v.column2",
+            ") AS v WHERE shard = v.column1",
         )
         _prune_journal(connection, window, limits.journal_records_max)
         _prune_keys(connection, len(changes.keys), last_at)

@@ -40,6 +40,7 @@ from rota.store.queries import (
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch, open_reader
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
+from rota.store.sqlite.set_aside import with_set_aside
 
 PAST_ALL_IDS = "\U0010ffff"
 """A text that sorts after every id."""
@@ -316,7 +317,9 @@ class SqliteQueryStore:
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
         wanted = _json.encode(job_ids).decode()
-        return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
+        return await self._read(
+            lambda c: with_set_aside(c, job_ids, map(rows.job, c.execute(sql, (wanted,))))
+        )
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         search = search_jobs(query)
