@@ -247,9 +247,7 @@ class Cluster:
                 job.life.state,
                 job.life.fence,
                 at_most_once=job.spec.terms.semantics == "at_most_once",
-                after=[
-                    keys[one.job_id] for one in job.spec.dependencies if one.job_id in keys
-                ],
+                after=[keys[one.job_id] for one in job.spec.dependencies if one.job_id in keys],
                 executions=executions.get(job.id, ()),
                 has_witness=job.spec.terms.name != NOOP,
                 duplicate=job.life.reason == "duplicate",

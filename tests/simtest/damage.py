@@ -94,7 +94,9 @@ class Damage:
             self._renew_poison()
         kept = journal.head().seq
         lost = [
-            JournalRecord(Seq(seq), epoch, at, decode_record(self._bodies.get(digest, body)), digest)
+            JournalRecord(
+                Seq(seq), epoch, at, decode_record(self._bodies.get(digest, body)), digest
+            )
             for seq, epoch, at, digest, body in before
             if seq > kept
         ]
