@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from rota.core.commands import MemoryWindow, Timing
 from rota.core.model import Array, Gang, GroupMember, JobRecord, JobState
-from rota.core.outcome import PutJob
-from rota.store.limits import PROJECTION_RETRY_S
+from rota.core.outcome import PutExecution, PutJob
 from rota.store.projection.shards import job_of
 from rota.store.protocol import GENESIS, JournalRecord, TablesBehindError
 from rota.store.queries import ExecutionQuery, JobQuery
@@ -167,8 +166,10 @@ class Cluster:
 
     async def audit_tables(self) -> list[str]:
         """Compares the tables at the end, and the copies with which servers follow."""
-        while self.database.lags and not self.wrong_tables:
-            await asyncio.sleep(PROJECTION_RETRY_S)
+        try:
+            await self.database.reached(self.database.store.journal.head().seq)
+        except TablesBehindError as error:
+            return [*self.wrong_tables, str(error)]
         found = [*self.wrong_tables, *await self.audit.check_tables()]
         for server in self.servers:
             copy = server.copy()
@@ -198,7 +199,8 @@ class Cluster:
         jobs = dict.fromkeys((*promised, *_jobs_in(lost)))
         put = [w for record in lost for w in record.writes if isinstance(w, PutJob)]
         keys = [_key(JobRecord(write.id, write.spec, write.life)) for write in put]
-        self._failovers.append((Failover(kept, list(jobs), keys), knew))
+        failover = Failover(kept, list(jobs), keys, _fences_in(lost))
+        self._failovers.append((failover, knew))
 
     def _noted_failovers(self) -> list[Failover]:
         """Returns all failovers, each with the newest lost record that a server remembers which has
@@ -282,3 +284,14 @@ def _jobs_in(records: Sequence[JournalRecord]) -> list[str]:
     """Returns the jobs of which records say something."""
     written = [job_of(write) for record in records for write in record.writes]
     return [job_id for job_id in written if job_id is not None]
+
+
+def _fences_in(records: Sequence[JournalRecord]) -> dict[str, int]:
+    """Returns, by job, the highest fence of its executions in these records."""
+    fences: dict[str, int] = {}
+    for record in records:
+        for write in record.writes:
+            if isinstance(write, PutExecution):
+                job_id, fence = write.execution.job_id, write.execution.fence
+                fences[job_id] = max(fence, fences.get(job_id, 0))
+    return fences

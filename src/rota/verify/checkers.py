@@ -222,10 +222,21 @@ def fences_grow(evidence: Evidence) -> Iterator[Violation]:
         if change.before is None and new.fence <= change.newest_fence:
             message = f"job {new.job_id} was given fence {new.fence} after {change.newest_fence}"
             yield Violation(f"record {change.seq}: {message}", (new.job_id,))
+    yield from _lost_fences_given(evidence)
     for move in evidence.journal.job_moves:
         if move.before is not None and move.after.fence < move.before.fence:
             message = f"job {move.job_id} went from fence {move.before.fence} back"
             yield Violation(f"record {move.seq}: {message} to {move.after.fence}", (move.job_id,))
+
+
+def _lost_fences_given(evidence: Evidence) -> Iterator[Violation]:
+    """Yields executions that have no higher fence than one which a failover has lost."""
+    for failover in evidence.history.failovers:
+        for change in evidence.journal.execution_changes:
+            new, lost = change.after, failover.fences.get(change.after.job_id, 0)
+            if change.before is None and change.seq > failover.kept and new.fence <= lost:
+                message = f"job {new.job_id} was given fence {new.fence}, a lost record gave {lost}"
+                yield Violation(f"record {change.seq}: {message}", (new.job_id,))
 
 
 def one_lease(evidence: Evidence) -> Iterator[Violation]:

@@ -9,7 +9,7 @@ for what ran at once and which machine was frozen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.store.protocol import JournalRecord, Loss, Seq
@@ -83,6 +83,8 @@ class Failover:
     """Ids of the jobs of which lost records and inbox entries said something."""
     keys: Sequence[str] = ()
     """Keys of the jobs that lost records put."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """By job, the highest fence of its executions in lost records."""
     remembered: Seq = Seq(0)
     """The newest lost record that a server knew which has run ever since; 0: none."""
 
