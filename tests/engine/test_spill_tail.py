@@ -37,8 +37,7 @@ def spilled(number: int) -> AnyWrite:
 
 
 async def answered(refills: Refills, answers: list[Refilled]) -> list[str]:
-    while not answers:
-        await asyncio.sleep(0)
+    await asyncio.gather(*refills._tasks)
     await refills.close()
     return [job.id for job in answers[0].jobs]
 

@@ -10,7 +10,7 @@ from rota.core.commands import MemoryWindow, Timing
 from rota.core.model import Array, Gang, GroupMember, JobRecord, JobState
 from rota.core.outcome import PutExecution, PutJob
 from rota.store.projection.shards import job_of
-from rota.store.protocol import GENESIS, JournalRecord, TablesBehindError
+from rota.store.protocol import GENESIS, JournalRecord, Seq, TablesBehindError
 from rota.store.queries import ExecutionQuery, JobQuery
 from rota.verify.history import FINAL, Failover, History, ObservedExecution, ObservedJob
 from tests.simtest.clock import SIMULATION, Machine, VirtualLoop
@@ -63,7 +63,7 @@ class Cluster:
         self._nemesis = Nemesis(self)
         self.database.damage.keeps_dumps = any(one.kind == FAILOVER for one in plan.faults)
         self.audit = TableAudit(self.database.store.journal)
-        self._failovers: list[tuple[Failover, list[tuple[SimulatedServer, int, int]]]] = []
+        self._failovers: list[tuple[Failover, list[tuple[SimulatedServer, int, Seq]]]] = []
         """Each with the newest lost record that each server, with its boot, knew."""
         self.wrong_tables: list[str] = []
         """Differences between what a reader got and the naive projection."""
@@ -192,7 +192,11 @@ class Cluster:
         kept, lost, promised = self.database.damage.fail_over(records_max)
         seqs = {record.hash: record.seq for record in lost}
         knew = [
-            (server, server.machine.boots, max([seqs.get(head.hash, 0) for head in known]))
+            (
+                server,
+                server.machine.boots,
+                max([seqs.get(head.hash, GENESIS.seq) for head in known]),
+            )
             for server in self.servers
             if (known := server.known_heads())
         ]
@@ -214,7 +218,7 @@ class Cluster:
                         for server, boots, seq in knew
                         if server.machine.alive and server.machine.boots == boots
                     ),
-                    default=0,
+                    default=GENESIS.seq,
                 ),
             )
             for failover, knew in self._failovers

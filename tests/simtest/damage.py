@@ -95,7 +95,7 @@ class Damage:
         kept = journal.head().seq
         lost = [
             JournalRecord(
-                Seq(seq), epoch, at, decode_record(self._bodies.get(digest, body)), digest
+                Seq(seq), epoch, at, decode_record(self._bodies.get(digest) or body), digest
             )
             for seq, epoch, at, digest, body in before
             if seq > kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -26,10 +26,10 @@ from rota.engine.loop import Engine
 from rota.engine.refills import Refills, SpillTail
 from rota.engine.standby import Standby
 from rota.store.batched_lookup import KeyStatus
-from rota.store.journal import ChainReader, decode_record, encode_record
-from rota.store.projection import live_state
+from rota.store.journal import ChainReader, decode_record, encode_record, next_head
+from rota.store.projection import live_state, quarantine
 from rota.store.projection.shards import Window, job_of, shard_of
-from rota.store.protocol import Head, JournalRecord, Losses, UnknownFateError
+from rota.store.protocol import Head, JournalRecord, JournalStore, Losses, UnknownFateError
 from rota.store.sqlite import journal_store, load, projection
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.memory import MemoryJournalStore
@@ -63,10 +63,11 @@ class Mutant:
 
 
 def _anybody_appends() -> list[Patch]:
-    async def append(self: MemoryJournalStore, *record: Any) -> None:
-        epoch, _seq, at, writes, *consumed = record
-        self.land_late(epoch, at, encode_record(writes))
+    async def append(self: MemoryJournalStore, *record: Any) -> Head:
+        epoch, _after, at, writes, *consumed = record
+        head = self.land_late(epoch, at, encode_record(writes))
         await self.drop_inbox(*consumed or [()])
+        return head
 
     return [(MemoryJournalStore, "append", append)]
 
@@ -153,17 +154,19 @@ def _unknown_fate_ignored() -> list[Patch]:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._journal, name)
 
-        async def append(self, *args: Any) -> None:
+        async def append(self, *args: Any) -> Head:
+            epoch, after, at, writes, *_ = args
             try:
-                await self._journal.append(*args)
+                head: Head = await self._journal.append(*args)
             except UnknownFateError:
-                return
+                return next_head(after, epoch, at, encode_record(writes))
+            return head
 
     init = Engine.__init__
 
     def trustingly(self: Engine, *args: Any) -> None:
         init(self, *args)
-        self._journal = TrustingLedger(self._journal)
+        self._journal = cast(JournalStore, TrustingLedger(self._journal))
 
     return [(Engine, "__init__", trustingly)]
 
@@ -304,10 +307,10 @@ def _quarantine_unread() -> list[Patch]:
 
 
 def _set_aside_dropped() -> list[Patch]:
-    set_aside = projection.set_aside
+    set_aside = quarantine.set_aside
 
-    def forget(records: Any, due: Any, quarantine: Any) -> list[Any]:
-        set_aside(records, due, quarantine)
+    def forget(records: Any, due: Any, known: Any) -> list[Any]:
+        set_aside(records, due, known)
         return []
 
     return [(projection, "set_aside", forget)]
@@ -342,9 +345,8 @@ def _spill_tail_cut() -> list[Patch]:
 
 
 def _bytes_trusted() -> list[Patch]:
-    def unverified(
-        self: ChainReader, seq: Any, epoch: Any, at: Any, stored: bytes, body: bytes
-    ) -> None:
+    def unverified(self: ChainReader, *row: Any) -> None:
+        seq, _epoch, _at, stored, _body = row
         self.head = Head(seq, stored)
 
     return [(ChainReader, "verify", unverified)]
@@ -353,7 +355,10 @@ def _bytes_trusted() -> list[Patch]:
 def _copy_kept() -> list[Patch]:
     def uncompared(after: Head, found: Any, limit: int) -> list[JournalRecord]:
         newer = [row for row in found if row[0] > after.seq]
-        return [JournalRecord(*row[:3], decode_record(row[4]), row[3]) for row in newer[:limit]]
+        return [
+            JournalRecord(seq, epoch, at, decode_record(body), digest)
+            for seq, epoch, at, digest, body in newer[:limit]
+        ]
 
     return [(journal_store, "follow_chain", uncompared)]
 

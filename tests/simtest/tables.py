@@ -100,6 +100,17 @@ class NaiveTables:
                 self.workers.pop(write.id, None)
             case PutQueue():
                 self.queues[write.queue.name] = write.queue
+            case PutPolicy():
+                self.policy = write.policy
+            case PutTenant():
+                self.tenants[write.tenant.name] = write.tenant
+            case PutRuntime():
+                self.runtimes[write.runtime.tenant, write.runtime.name] = write.runtime
+            case _:
+                self._take_schedule(write)
+
+    def _take_schedule(self, write: AnyWrite) -> None:
+        match write:
             case PutSchedule():
                 self.schedules[write.schedule.id] = write.schedule
             case MoveSchedule():
@@ -111,12 +122,6 @@ class NaiveTables:
                 one = write.occurrence
                 self.occurrences[one.schedule_id, one.nominal] = one
                 self.decided[one.decision.value, one.skip_reason.value] += 1
-            case PutPolicy():
-                self.policy = write.policy
-            case PutTenant():
-                self.tenants[write.tenant.name] = write.tenant
-            case PutRuntime():
-                self.runtimes[write.runtime.tenant, write.runtime.name] = write.runtime
             case _:
                 raise NotImplementedError(f"no simulated user makes a {type(write).__name__}")
 

@@ -5,11 +5,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rota.core.model import JobId, JobState, Life
+from rota.core.outcome import MoveJob, Refill
 from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Seq, Store, StoreFullError, UnknownFateError
 from rota.store.queries import JobQuery
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.sqlite.projection import read_positions
+from rota.store.sqlite.quarantine import read_quarantine, repair
 from tests.store.conformance import (
     JournalConformance,
     ProjectionConformance,
@@ -168,3 +171,34 @@ async def test_a_database_that_was_restored_is_as_it_was_and_takes_records_again
     assert journal.head() == head
     await (await leading(store)).append(put(8))
     assert [job.id for job in (await journal.load()).jobs] == ["job-0000", "job-0001", "job-0008"]
+
+
+_POISON = """
+CREATE TRIGGER poison BEFORE INSERT ON jobs WHEN NEW.id = 'job-0001'
+BEGIN SELECT RAISE(ABORT, 'poisoned'); END
+"""
+
+
+async def test_a_job_in_quarantine_is_read_as_it_is_and_comes_back_when_it_is_repaired() -> None:
+    store = MemoryStore()
+    leader = await leading(store)
+    connection = store.journal.connection
+    connection.execute(_POISON)
+    await leader.append(put(0), put(1, on_spill_queue(7)), put(2, on_spill_queue(7)))
+    wanted = [Refill(spill_queue=7, after=-1, limit=1, request_id=1)]
+    jobs = [JobId("job-0000"), JobId("job-0001")]
+    read = await store.queries.jobs(jobs)
+    assert sorted(job.id for job in read) == jobs
+    assert store.journal.projection.quarantined == 1
+    assert [job.id for job in (await store.journal.read_spilled(wanted)).jobs[0]] == jobs[1:]
+    await leader.append(MoveJob(jobs[1], Life(JobState.RUNNING)))
+    assert {job.life.state for job in await store.queries.jobs(jobs[1:])} == {JobState.RUNNING}
+    assert [job.id for job in (await store.journal.read_spilled(wanted)).jobs[0]] == ["job-0002"]
+    connection.execute("DROP TRIGGER poison")
+    repair(connection, read_quarantine(connection)[jobs[1]])
+    assert {job.life.state for job in await store.queries.jobs(jobs[1:])} == {JobState.RUNNING}
+    assert not read_quarantine(connection)
+
+
+def on_spill_queue(queue: int) -> Life:
+    return Life(JobState.QUEUED, line=queue)

@@ -79,7 +79,7 @@ def run(name: str, fence: int, state: ExecutionState, worker: str = "w") -> PutE
 
 def journal(*bodies: tuple[int, list[AnyWrite]]) -> list[JournalRecord]:
     return [
-        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
+        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes, bytes(16))
         for place, (epoch, writes) in enumerate(bodies, start=1)
     ]
 
@@ -120,7 +120,7 @@ def test_a_good_journal_keeps_every_promise() -> None:
 def with_record(*writes: AnyWrite, epoch: int = 2) -> Change:
     """Adds one more record."""
     return lambda records: records.append(
-        JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes))
+        JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes), bytes(16))
     )
 
 

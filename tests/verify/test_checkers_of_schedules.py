@@ -68,7 +68,7 @@ def fired(at: int, job: str) -> list[AnyWrite]:
 
 def broken(promise: str, *bodies: list[AnyWrite]) -> list[str]:
     journal = [
-        JournalRecord(Seq(place), Epoch(1), place, writes)
+        JournalRecord(Seq(place), Epoch(1), place, writes, bytes(16))
         for place, writes in enumerate(bodies, start=1)
     ]
     return [verdict.violation.message for verdict in judge(History(journal=journal), (promise,))]

@@ -153,8 +153,8 @@ def legal_moves(evidence: Evidence) -> Iterator[Violation]:
     """
     for move in evidence.journal.job_moves:
         before, after = move.before, move.after
-        group = evidence.journal.specs[move.job_id].group
-        if isinstance(group, GroupMember) and group.in_gang:
+        spec = evidence.journal.specs.get(move.job_id)
+        if spec is not None and isinstance(spec.group, GroupMember) and spec.group.in_gang:
             continue  # it begins again with its gang, whatever its end was
         if before is not None and not _is_legal(before, after):
             message = f"job {move.job_id} went from {before.state} to {after.state}"

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rota.store.protocol import JournalRecord, Loss, Seq
+from rota.store.protocol import GENESIS, JournalRecord, Loss, Seq
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
@@ -85,7 +85,7 @@ class Failover:
     """Keys of the jobs that lost records put."""
     fences: Mapping[str, int] = field(default_factory=dict)
     """By job, the highest fence of its executions in lost records."""
-    remembered: Seq = Seq(0)
+    remembered: Seq = GENESIS.seq
     """The newest lost record that a server knew which has run ever since; 0: none."""
 
 

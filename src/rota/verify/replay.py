@@ -187,7 +187,7 @@ class _Replayer:
     def _note_ends(self, seq: int, jobs: Iterable[str], workers: Iterable[str]) -> None:
         for job_id in jobs:
             life = self.out.lives.get(job_id)
-            if life is not None and not isinstance(self.out.specs[job_id].group, Array | Gang):
+            if life is not None and not self._is_group(job_id):
                 leases = len(self._leases[job_id])
                 self.out.job_leases.append(JobLeases(seq, job_id, life.state, leases))
         for worker_id in workers:
@@ -195,6 +195,11 @@ class _Replayer:
             capacity = None if worker is None else _amounts(worker.capacity)
             used = self._used(worker_id)
             self.out.worker_loads.append(WorkerLoad(seq, worker_id, used, capacity))
+
+    def _is_group(self, job_id: str) -> bool:
+        """Whether the job only stands for those of an array or gang, and has no lease itself."""
+        spec = self.out.specs.get(job_id)
+        return spec is not None and isinstance(spec.group, Array | Gang)
 
     def _used(self, worker_id: str) -> Counter[str]:
         used: Counter[str] = Counter()
