@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from benchmarks.fleet import Fleet
 from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
-from rota.cli.start.event_loop import YOUNG_MAX, use_large_pages
+from rota.processes.event_loop import YOUNG_MAX, use_large_pages
 
 WORKERS = (10, 1_000, 5_000)
 WAITING = (10_000, 100_000, 1_000_000)

@@ -143,7 +143,9 @@ def _lived(
     cell: Cell, worker: int, others: Callable[[], Sequence[psutil.Process]] = lambda: ()
 ) -> float:
     """Processor seconds of whole lives, of all processes."""
-    ours = [psutil.Process(cell.server.pid), psutil.Process(worker)]
+    server = psutil.Process(cell.server.pid)
+    # The background process, which projects, is a child of the server.
+    ours = [server, *server.children(recursive=True), psutil.Process(worker)]
     run(together(cell, (1, BATCH, BATCH), 1))
     before = _spent([*ours, *others()])
     # A batch of each connection comes first, to warm up: they are lives as well.

@@ -23,7 +23,7 @@ class Samples:
         self.now = 0
         self._last: dict[str, Any] = {
             "queues": {"": QueueSample()}, "online": 1, "lost": (), "missed": 0, "at_risk": 0,
-            "overdue": 0, "behind_s": 0.0, "disk_free": 1 << 40,
+            "overdue": 0, "behind_s": 0.0, "quarantined": 0, "losses": (), "disk_free": 1 << 40,
         }  # fmt: skip
 
     def pass_by(self, seconds: float = 10, **given: Any) -> None:

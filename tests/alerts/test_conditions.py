@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from rota.alerts.conditions import describe, evaluate_rule
 from rota.alerts.rules import CONDITION_INFOS, DEFAULT_RULES, Condition
+from rota.store.protocol import Loss, Seq
 from tests.alerts.sampled import Samples
 
 Change = Callable[[Samples], None]
@@ -46,6 +47,10 @@ HOLDS: dict[Condition, Change] = {
     Condition.LEADER_CHANGED: lambda samples: samples.history.leader_changes.append(samples.now),
     Condition.STORE_SLOW: _slow,
     Condition.TABLES_BEHIND: lambda samples: samples.pass_by(behind_s=20.0),
+    Condition.JOBS_QUARANTINED: lambda samples: samples.pass_by(quarantined=1),
+    Condition.RECORDS_LOST: lambda samples: samples.pass_by(
+        losses=(Loss(samples.now - 60_000, 0, Seq(9)),)
+    ),
     Condition.DISK_LOW: lambda samples: samples.pass_by(disk_free=1 << 29),
 }
 HOLDS_NOT: dict[Condition, Change] = {
@@ -64,6 +69,10 @@ HOLDS_NOT: dict[Condition, Change] = {
     ),
     Condition.STORE_SLOW: _quick_with_one_hiccup,
     Condition.TABLES_BEHIND: lambda samples: samples.pass_by(behind_s=2.0),
+    Condition.JOBS_QUARANTINED: lambda samples: samples.pass_by(),
+    Condition.RECORDS_LOST: lambda samples: samples.pass_by(
+        losses=(Loss(samples.now - 3_700_000, 5, Seq(9)),)
+    ),
     Condition.DISK_LOW: lambda samples: samples.pass_by(disk_free=1 << 33),
 }
 

@@ -132,12 +132,15 @@ tests:
       - {series: 'rota_append_seconds_bucket{job="cell",le="0.5"}', values: '0x60'}
       - {series: 'rota_append_seconds_bucket{job="cell",le="1.0"}', values: '0+9x60'}
       - {series: 'rota_append_seconds_bucket{job="cell",le="+Inf"}', values: '0+9x60'}
-      - {series: 'rota_fold_lag_seconds{job="cell"}', values: '60x60'}
+      - {series: 'rota_projection_lag_seconds{job="cell"}', values: '60x60'}
+      - {series: 'rota_quarantined_jobs{job="cell"}', values: '0x20 2x40'}
+      - {series: 'rota_lost_records_total{job="cell",instance="a"}', values: '0x60'}
+      - {series: 'rota_lost_records_total{job="cell",instance="b"}', values: '_x20 3x40'}
       - {series: 'rota_data_disk_free_bytes{job="cell"}', values: '1000x60'}
     promql_expr_test:
       - expr: count(ALERTS{alertstate="firing",job="cell"})
         eval_time: 18m
-        exp_samples: [{labels: '{}', value: 14}]
+        exp_samples: [{labels: '{}', value: 16}]
   - interval: 30s
     input_series:
       - {series: 'rota_leader{job="calm"}', values: '1x60'}
@@ -153,7 +156,9 @@ tests:
       - {series: 'rota_deadlines_total{job="calm",outcome="met"}', values: '0+9x60'}
       - {series: 'rota_append_seconds_bucket{job="calm",le="0.5"}', values: '0+9x60'}
       - {series: 'rota_append_seconds_bucket{job="calm",le="+Inf"}', values: '0+9x60'}
-      - {series: 'rota_fold_lag_seconds{job="calm"}', values: '0x60'}
+      - {series: 'rota_projection_lag_seconds{job="calm"}', values: '0x60'}
+      - {series: 'rota_quarantined_jobs{job="calm"}', values: '0x60'}
+      - {series: 'rota_lost_records_total{job="calm"}', values: '7x60'}
       - {series: 'rota_data_disk_free_bytes{job="calm"}', values: '1000000000000x60'}
     promql_expr_test:
       - expr: count(ALERTS)

@@ -21,6 +21,7 @@ from rota.cli.start.up import ServerOptions
 from rota.core.commands import Timing
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.health import HealthMonitor
 from rota.engine.leadership import CellMember
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
@@ -66,6 +67,7 @@ class Server:
         await self.audit.start()
         alone = AppDeps(
             brain=self.engine,
+            journal=self.store.journal,  # type: ignore[arg-type]
             queries=self.store.queries,
             logs=self.store.logs,
             files=memory_files(self.store),
@@ -77,6 +79,7 @@ class Server:
             alerts=alert_evaluator_of(self.engine, metrics, self.store),  # type: ignore[arg-type]
             node=self.node,
             durability=DurabilityMonitor(self.store, self._required),  # type: ignore[arg-type]
+            health=HealthMonitor(self.engine, metrics.projection_lag_seconds, limits),
             version="0.0.0",
             started_at=self.clock.now(),
         )

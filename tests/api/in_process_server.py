@@ -25,9 +25,11 @@ from rota.api.throttling import Throttle
 from rota.core.commands import Timing
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.health import HealthMonitor
 from rota.engine.leadership import CellMember
 from rota.engine.loop import Engine
 from rota.engine.metrics import Metrics
+from rota.store.protocol import Losses
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.tokens import Role, Token
 from tests.api.memory_files import memory_files
@@ -49,6 +51,18 @@ ADMIN = Token(
 
 class StubMetrics(Metrics):
     """Metrics of the engine; the projection of the store in memory never lags."""
+
+    quarantined = 0
+    lost = Losses()
+
+    def quarantined_jobs(self) -> int:
+        return self.quarantined
+
+    def losses(self) -> Losses:
+        return self.lost
+
+    def processes(self) -> Mapping[str, int]:
+        return {"main": 1}
 
     def estimates(self) -> Mapping[str, int]:
         return {"inside": 0, "outside": 0}
@@ -134,6 +148,7 @@ def _deps(
 ) -> AppDeps:
     return AppDeps(
         brain=engine,
+        journal=store.journal,
         queries=store.queries,
         logs=store.logs,
         files=memory_files(store),
@@ -145,6 +160,7 @@ def _deps(
         alerts=alert_evaluator_of(engine, metrics, store),
         node="node-a",
         durability=DurabilityMonitor(store),
+        health=HealthMonitor(engine, metrics.projection_lag_seconds),
         version="0.0.0",
         started_at=engine.clock.now(),
         disk_free=lambda: 1234,

@@ -86,6 +86,8 @@ def test_operations_for_any_server_are_listed_here() -> None:
         "GET /jobs/{job_id}/graph",
         "GET /jobs/{job_id}/logs",
         "GET /metrics",
+        "GET /quarantine",
+        "POST /quarantine/repair",
         "GET /readyz",
         "GET /stream",
         "GET /tokens",

@@ -15,7 +15,7 @@ from rota.api.cluster.leaderless_submit import LeaderlessInbox
 from rota.api.ids import mint_key
 from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
-from rota.store.protocol import DurabilityLevel
+from rota.store.protocol import DurabilityLevel, Epoch
 from tests.api.cluster_servers import Cell, Server, a_cell
 from tests.api.in_process_server import NOOP
 from tests.engine.rig import until
@@ -321,12 +321,12 @@ async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_tak
         server = await cell.start("b", leads=False)
         inner, may_go, takes = server.store.journal.inner, asyncio.Event(), 0
 
-        async def slowly(limit: int) -> Any:
+        async def slowly(limit: int, epoch: Epoch) -> Any:
             nonlocal takes
             takes += 1
             if takes > 1:
                 await may_go.wait()
-            return await inner.take_inbox(limit)
+            return await inner.take_inbox(limit, epoch)
 
         server.store.journal.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)

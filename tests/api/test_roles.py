@@ -146,6 +146,8 @@ EXPECTED = {
     "DELETE /session": EVERYBODY,
     "GET /tokens": ADMINS,
     "POST /tokens": ADMINS,
+    "GET /quarantine": ADMINS,
+    "POST /quarantine/repair": ADMINS,
     "DELETE /tokens/{token_id}": ADMINS,
     "GET /audit": ADMINS,
 }
@@ -158,6 +160,7 @@ UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 
 PAST = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
 BODIES: dict[str, Any] = {
+    "POST /quarantine/repair": {},
     "PATCH /jobs/{job_id}": {"priority": 7},
     "PATCH /schedules/{schedule_id}": {"overlap": "skip"},
     "POST /schedules/{schedule_id}/backfill": PAST,

@@ -11,6 +11,9 @@ from rota.core.commands import MemoryWindow, Timing
 from tests.api.in_process_server import InProcessServer, open_server
 
 WAITING = 12
+DAMAGE = """
+UPDATE jobs SET spec = CAST(substr(spec, 1, length(spec) - 1) || x'ff' AS BLOB) WHERE id = ?
+"""
 
 
 @pytest.fixture
@@ -107,3 +110,24 @@ async def test_a_purge_cancels_spilled_jobs_and_counts_each_once(
     assert await server.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
     assert [job["name"] for job in await listed(server, status="queued")] == ["elsewhere", "later"]
     assert (await server.ask("GET", f"/jobs/{elsewhere['job_id']}"))["status"] == "queued"
+
+
+@pytest.mark.parametrize("damaged", [("j05",), ("j11",), ("j03", "j04", "j05", "j10", "j11")])
+async def test_damaged_spilled_jobs_are_refused_and_all_others_run(
+    server: InProcessServer, damaged: tuple[str, ...]
+) -> None:
+    ids = {job["name"]: job["job_id"] for job in await listed(server)}
+    connection = server.store.journal.connection
+    for name in damaged:
+        connection.execute(DAMAGE, (ids[name],))
+    assert {job["name"] for job in await listed(server)} == {*ids} - {*damaged}
+    for name in damaged:
+        for method, path in (("GET", ""), ("GET", "/why"), ("PUT", "/cancel"), ("DELETE", "")):
+            found = await server.ask(method, f"/jobs/{ids[name]}{path}", expect=500)
+            assert found["type"].endswith("store_damaged")
+            assert f"job {ids[name]} is damaged" in found["detail"]
+            assert "`rota doctor`" in found["detail"]
+    assert await run_all(server) == sorted({*ids} - {*damaged})
+    server.engine._ready_scheduler().check()
+    queue = await server.ask("GET", "/queues/q", expect=200)
+    assert queue["depth"]["queued"] == 0

@@ -138,10 +138,12 @@ def journal_of(dsn: str) -> list[JournalRecord]:
 async def _read_journal(dsn: str) -> list[JournalRecord]:
     connection = await asyncpg.connect(dsn)
     try:
-        rows = await connection.fetch("SELECT seq, epoch, at, body FROM rota.journal ORDER BY seq")
+        rows = await connection.fetch(
+            "SELECT seq, epoch, at, body, hash FROM rota.journal ORDER BY seq"
+        )
     finally:
         await connection.close(timeout=5)
     return [
-        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body))
-        for seq, epoch, at, body in rows
+        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body), newest)
+        for seq, epoch, at, body, newest in rows
     ]

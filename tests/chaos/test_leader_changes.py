@@ -23,7 +23,7 @@ def test_a_change_of_leader_lasts_from_the_last_record_to_the_first_work() -> No
         (2, [GIVEN_OUT]),
     ]
     journal = [
-        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
+        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes, bytes(16))
         for place, (epoch, writes) in enumerate(bodies, start=1)
     ]
     (found,) = leader_changes(journal)

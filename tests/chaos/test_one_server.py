@@ -42,11 +42,13 @@ def run_and_check(folder: Path, seconds: float, seed: int) -> None:
 def journal_of(data: Path) -> list[JournalRecord]:
     """The whole journal of a stopped cell on SQLite."""
     with sqlite3.connect(data / "rota.db") as database:
-        rows = database.execute("SELECT seq, epoch, at, body FROM journal ORDER BY seq").fetchall()
+        rows = database.execute(
+            "SELECT seq, epoch, at, body, hash FROM journal ORDER BY seq"
+        ).fetchall()
     database.close()
     return [
-        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body))
-        for seq, epoch, at, body in rows
+        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body), newest)
+        for seq, epoch, at, body, newest in rows
     ]
 
 

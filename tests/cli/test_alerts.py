@@ -36,7 +36,7 @@ def test_values_of_alerts_are_shown_with_their_units(rota: Rota) -> None:
     rows = {line.split()[0]: line for line in rota("alerts").out.splitlines()}
     assert " 1 job " in rows["dead_letters"]
     assert " 20% " in rows["failure_rate"]
-    assert " 15 s " in rows["tables_behind"]
+    assert " 10 s " in rows["tables_behind"]
     assert "at once" in rota("alerts", "show", "dead_letters").out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.store.sqlite.store import open_sqlite
-from rota.wire.service import ClusterView, LagView, NodeView
+from rota.wire.service import ClusterView, LagView, LossView, NodeView
 from tests.cli.conftest import Rota
 from tests.sdk.fake_server import SmallServer
 
@@ -44,6 +44,14 @@ def test_a_cell_without_a_leader_is_shown_as_such(rota: Rota, shown: ClusterView
     assert "none: no server leads" in out
     assert "nobody leads: starting" in out
     assert rota("cluster", "--json").json["leader"] is None
+
+
+def test_lost_records_are_shown_with_the_cluster(rota: Rota, shown: ClusterView) -> None:
+    assert "lost" not in rota("cluster").out
+    shown.lost_records = 8
+    shown.losses = [LossView(5, AT, 10), LossView(3, AT, 20)]
+    assert "8 records in 2 failovers, the last at 2026-11-15" in rota("cluster").out
+    assert "2 failovers of the database lost 8 records" in rota("doctor").out
 
 
 def test_the_doctor_fails_for_a_cell_without_a_leader(rota: Rota, shown: ClusterView) -> None:

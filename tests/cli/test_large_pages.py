@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start.event_loop import (
+from rota.processes.event_loop import (
     SIZE,
     MemoryUpkeep,
     filled_pages,

@@ -120,7 +120,7 @@ async def test_a_name_that_nobody_speaks_under_any_more_is_free() -> None:
 
 SAYS = """
 import logging, structlog
-from rota.cli.start.server_log import set_up_log
+from rota.processes.process_log import set_up_log
 set_up_log()
 structlog.get_logger("rota.engine").warning("ours", job_id="j", trace_id="t")
 logging.getLogger("some.library").warning("theirs %s", "too")

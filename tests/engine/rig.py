@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,6 +36,7 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
@@ -69,6 +70,9 @@ class SlowJournalStore:
         """Spilled jobs that were asked for."""
         self.refill_errors: list[Exception] = []
         """Errors of the next reads of spilled jobs."""
+        self.refills_pass = asyncio.Event()
+        """Whether spilled jobs that were read arrive; while not, they are as they were read."""
+        self.refills_pass.set()
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -86,6 +90,12 @@ class SlowJournalStore:
 
     async def losses(self) -> Losses:
         return await self.inner.losses()
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self.inner.quarantine()
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await self.inner.repair(job_ids)
 
     def shut(self) -> None:
         """Holds up appends from now on."""
@@ -139,9 +149,19 @@ class SlowJournalStore:
         self._refuse_if_away()
         return await self.inner.inbox_job(job_id)
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         self._refuse_if_away()
-        return await self.inner.take_inbox(limit)
+        return await self.inner.take_inbox(limit, epoch)
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        self._refuse_if_away()
+        await self.inner.set_aside_inbox(reasons, at, epoch)
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        self._refuse_if_away()
+        await self.inner.count_inbox_failures(entry_ids)
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self.inner.drop_inbox(entry_ids)
@@ -161,7 +181,9 @@ class SlowJournalStore:
         self.refills += wanted
         if self.refill_errors:
             raise self.refill_errors.pop(0)
-        return await self.inner.read_spilled(wanted)
+        found = await self.inner.read_spilled(wanted)
+        await self.refills_pass.wait()
+        return found
 
     async def append(
         self,

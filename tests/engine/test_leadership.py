@@ -23,6 +23,7 @@ from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock
 from tests.engine.rig import PATIENCE_S, Rig, settle, succeeded, until
+from tests.stand_in import stand_in
 
 TTL_MS = 3_000
 
@@ -135,6 +136,41 @@ async def test_a_record_under_way_when_trust_ends_counts_but_its_caller_gets_an_
         with pytest.raises(UnavailableError):
             await asking
         assert await first.state("x") is JobState.QUEUED
+
+
+def turn_takes(rig: Rig, clock: FakeClock, ms: int) -> None:
+    """Makes every turn of this server last so long."""
+    scheduler = rig.engine._scheduler
+    assert scheduler is not None
+
+    def turn(events: Any, now: Any) -> Any:
+        clock.pass_by(ms)
+        return scheduler.turn(events, now)
+
+    rig.engine._scheduler = stand_in(scheduler, turn=turn)
+
+
+async def test_a_turn_that_outlasts_the_trust_is_answered_once_leadership_is_renewed() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        turn_takes(first, it.clock, TTL_MS * 95 // 100)
+        await first.submit("x")
+        assert first.engine.epoch == Epoch(1)
+        assert await first.state("x") is JobState.QUEUED
+
+
+async def test_a_turn_during_which_another_server_took_over_is_void() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        second = await it.join("b")
+        turn_takes(first, it.clock, TTL_MS)
+        first.journal.may_claim = False
+        row = await it.store.journal.observe()
+        await it.store.journal.claim("b", row)
+        with pytest.raises(UnavailableError):
+            await first.submit("x")
+        await leading(second)
+        assert await second.store.queries.jobs([JobId("x")]) == []
 
 
 async def test_a_leader_that_renews_before_another_took_over_goes_on_without_a_reload() -> None:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from rota.core.commands import Complete, MemoryWindow
+from rota.core.commands import Cancel, Complete, MemoryWindow, Preloaded
+from rota.core.model import JobId
 from rota.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
 
@@ -65,3 +66,43 @@ async def test_a_server_that_stops_does_not_wait_for_spilled_jobs() -> None:
             await rig.submit(f"j{number}", cpu=4)
         rig.journal.refill_errors = [StoreError("away, as the test asked")] * 1_000_000
         await rig.poll()
+
+
+async def cancel(rig: Rig, *job_ids: str) -> None:
+    """Cancels jobs that may be spilled."""
+    for job_id in job_ids:
+        record = await rig.record(job_id)
+        assert record is not None
+        found = Preloaded(at=rig.clock.now(), jobs=(record,))
+        await rig.engine.post(Cancel(job_id=JobId(job_id), preloaded=found))
+
+
+async def test_a_read_that_took_long_does_not_bring_jobs_back_that_had_left_before() -> None:
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(9):
+            await rig.submit(f"j{number}", cpu=4)
+        await cancel(rig, "j4", "j3")
+        # The tables lack the last record when it is read, and have it when the answer comes.
+        rig.journal.refills_pass.clear()
+        ran = await run_all(rig, 2)
+        assert rig.journal.refills
+        await rig.record("j0")
+        await rig.submit("j9", cpu=4)
+        rig.journal.refills_pass.set()
+        ran += await run_all(rig, 6)
+        assert ran == ["j0", "j1", "j2", "j5", "j6", "j7", "j8", "j9"]
+
+
+async def test_jobs_that_had_left_before_a_queue_spilled_again_are_not_read_from_old_tables() -> (
+    None
+):
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(5):
+            await rig.submit(f"j{number}", cpu=4)
+        await rig.record("j0")  # all are in the tables, as they are now
+        assert await run_all(rig, 5) == [f"j{number}" for number in range(5)]
+        for number in range(5, 12):
+            await rig.submit(f"j{number:02}", cpu=4)
+        assert await run_all(rig, 7) == [f"j{number:02}" for number in range(5, 12)]

@@ -38,7 +38,9 @@ async def kept_for(
 ) -> AsyncIterator[None]:
     age_ms = None if days is None else days * DAY_MS
     often = EngineLimits(retention_every_s=0.005)
-    retention = Retention(store or rig.store, rig.engine, age_ms, often)
+    retention = Retention(
+        store or rig.store, rig.clock, lambda: rig.engine.standing().leads, age_ms, often
+    )
     retention.start()
     try:
         yield
@@ -102,7 +104,7 @@ async def test_a_clock_that_is_set_a_year_ahead_deletes_nothing() -> None:
 async def test_a_server_that_does_not_lead_deletes_nothing() -> None:
     async with running() as rig:
         await one_done_one_waiting(rig)
-    retention = Retention(rig.store, rig.engine, 30 * DAY_MS)
+    retention = Retention(rig.store, rig.clock, lambda: rig.engine.standing().leads, 30 * DAY_MS)
     assert await retention.forget(rig.clock.now() + DAY_MS) == 0
     assert await rig.state(DONE) is JobState.SUCCEEDED
 

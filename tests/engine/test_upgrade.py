@@ -68,6 +68,7 @@ async def test_an_older_server_can_lead_once_the_newer_ones_records_are_projecte
         it.store.journal.connection.execute(
             "UPDATE projection_shards SET folded_seq = ?, folded_hash = ?", (head.seq, head.hash)
         )
+        it.store.journal.start_over()
         newer.journal.is_away = True
         await it.silence()
         await until(lambda: older.engine.ready)

@@ -35,6 +35,13 @@ from rota.wire.jobs import (
 )
 from rota.wire.policy import PolicyView
 from rota.wire.problems import FieldError, Problem
+from rota.wire.quarantine import (
+    QuarantinedJobView,
+    QuarantinePage,
+    RepairFailure,
+    RepairSpec,
+    RepairView,
+)
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView, TenantPage
 from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
 from rota.wire.why import CauseView, EstimateView, WhyView
@@ -104,6 +111,7 @@ class SmallCell:
     """Called with a new job, before its submission is answered."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     company: ClusterView = field(default_factory=lambda: alone())
+    quarantine: list[QuarantinedJobView] = field(default_factory=list)
 
     # What tests do to it
 
@@ -348,6 +356,16 @@ class SmallCell:
     def cluster(self, seen: Seen) -> ClusterView:
         return self.company
 
+    def show_quarantine(self, seen: Seen) -> QuarantinePage:
+        return QuarantinePage(self.quarantine, None)
+
+    def repair(self, seen: Seen) -> RepairView:
+        """All that it refuses stays in quarantine."""
+        msgspec.json.decode(seen.body, type=RepairSpec)
+        failed = [RepairFailure(one.job_id, one.reason) for one in self.quarantine if one.reason]
+        repaired = [one.job_id for one in self.quarantine if not one.reason]
+        return RepairView(repaired, failed)
+
 
 def alone() -> ClusterView:
     """One server, which leads."""
@@ -394,4 +412,6 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("GET", "/readyz", SmallCell.health),
     ("GET", "/stats", SmallCell.stats),
     ("GET", "/cluster", SmallCell.cluster),
+    ("GET", "/quarantine", SmallCell.show_quarantine),
+    ("POST", "/quarantine/repair", SmallCell.repair),
 )

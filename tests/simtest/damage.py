@@ -12,7 +12,8 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.journal_store import note_loss
 from rota.store.sqlite.memory import MemoryJournalStore
-from rota.store.sqlite.quarantine import read_quarantine, repair
+from rota.store.sqlite.quarantine import repair
+from rota.store.sqlite.set_aside import read_quarantine
 from tests.simtest.rng import Rng
 
 DUMPS_KEPT = 16

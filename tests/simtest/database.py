@@ -39,8 +39,11 @@ from tests.simtest.trace import Trace
 
 SHARDS = 4
 """Shards of the projection, as PostgreSQL has them."""
-WRITES = ("append", "claim", "renew", "resign", "put_inbox", "drop_inbox", "note_loss", "project")
-GROWS = ("append", "put_inbox", "project")
+WRITES = (
+    *("append", "claim", "renew", "resign", "put_inbox", "drop_inbox"),
+    *("set_aside_inbox", "count_inbox_failures", "note_loss", "project"),
+)
+GROWS = ("append", "put_inbox", "set_aside_inbox", "project")
 """Calls that a full disk refuses."""
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0

@@ -29,7 +29,7 @@ from rota.store.batched_lookup import KeyStatus
 from rota.store.journal import ChainReader, decode_record, encode_record, next_head
 from rota.store.projection import live_state, quarantine
 from rota.store.projection.shards import Window, job_of, shard_of
-from rota.store.protocol import Head, JournalRecord, JournalStore, Losses, UnknownFateError
+from rota.store.protocol import Epoch, Head, JournalRecord, JournalStore, Losses, UnknownFateError
 from rota.store.sqlite import journal_store, load, projection
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.memory import MemoryJournalStore
@@ -221,8 +221,8 @@ def _memory_kept() -> list[Patch]:
 def _inbox_emptied_early() -> list[Patch]:
     take_inbox = SqliteJournalStore.take_inbox
 
-    async def take(self: SqliteJournalStore, limit: int) -> Any:
-        entries = await take_inbox(self, limit)
+    async def take(self: SqliteJournalStore, limit: int, epoch: Epoch) -> Any:
+        entries = await take_inbox(self, limit, epoch)
         await self.drop_inbox([entry.id for entry in entries])
         return entries
 
@@ -303,7 +303,7 @@ def _positions_believed() -> list[Patch]:
 
 
 def _quarantine_unread() -> list[Patch]:
-    return [(load, "_QUARANTINED", "SELECT body FROM quarantined_writes WHERE false")]
+    return [(load, "read_quarantined_writes", lambda *_: [])]
 
 
 def _set_aside_dropped() -> list[Patch]:
@@ -338,10 +338,14 @@ def _spill_tail_ignored() -> list[Patch]:
 
 
 def _spill_tail_cut() -> list[Patch]:
-    async def unnoted(self: Refills, wanted: Any) -> Any:
-        return self._answer(wanted, await self._journal.read_spilled(wanted))
+    def hastily(self: Refills, seq: Any, writes: Any, *, spills: bool) -> None:
+        if spills:
+            self._tail.note(seq, writes)
+            self._tail.forget(self._journal.projection.projected)
+        else:
+            self._tail.clear()
 
-    return [(Refills, "_read", unnoted)]
+    return [(Refills, "note", hastily)]
 
 
 def _bytes_trusted() -> list[Patch]:
@@ -379,10 +383,10 @@ def _fences_repeated() -> list[Patch]:
 
 
 def _loss_not_said() -> list[Patch]:
-    async def silently(self: Standby, now: Any = None) -> None:
+    async def silently(self: Standby) -> None:
         self.lineage._heads.clear()
 
-    return [(Standby, "find_loss", silently)]
+    return [(Standby, "_find_loss", silently)]
 
 
 MUTANTS = {

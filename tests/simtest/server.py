@@ -27,6 +27,7 @@ from rota.core.commands import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.health import HealthMonitor
 from rota.engine.leadership import CellMember
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
@@ -35,7 +36,7 @@ from rota.engine.metrics import Metrics
 from rota.store.documents import Node
 from rota.store.files.artifacts import Outputs
 from rota.store.files.uploads import Spool
-from rota.store.protocol import Head, Snapshot, Store, StoreError
+from rota.store.protocol import Head, Losses, Snapshot, Store, StoreError
 from rota.store.sqlite.memory import MemoryBlobs
 from tests.simtest.clock import SIMULATION, Machine, MachineClock
 from tests.simtest.database import Database
@@ -61,6 +62,18 @@ class SimulatedMetrics(Metrics):
     def projection_lag_seconds(self) -> float:
         """Returns zero: the in-memory store's tables never lag."""
         return 0.0
+
+    def quarantined_jobs(self) -> int:
+        """Returns zero: the in-memory store refuses no write."""
+        return 0
+
+    def losses(self) -> Losses:
+        """Returns none: the simulated database never fails over."""
+        return Losses()
+
+    def processes(self) -> Mapping[str, int]:
+        """Returns the one process of a simulated server."""
+        return {"main": 1}
 
     def turn_committed(self, outcome: Outcome) -> None:
         super().turn_committed(outcome)
@@ -186,6 +199,7 @@ class SimulatedServer:
         clock = engine.clock
         return AppDeps(
             brain=engine,
+            journal=store.journal,
             queries=store.queries,
             logs=store.logs,
             files=_files(store),
@@ -199,6 +213,7 @@ class SimulatedServer:
             ),
             node=self.machine.name,
             durability=DurabilityMonitor(store),
+            health=HealthMonitor(engine, metrics.projection_lag_seconds),
             version="0.0.0",
             started_at=clock.now(),
             closing=self._closing,

@@ -34,6 +34,7 @@ from rota.core.outcome import (
     PutWorker,
 )
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.documents import read_settings
 from rota.store.protocol import GENESIS, DivergedError, Head, JournalRecord, Snapshot
 from rota.store.sqlite.connect import fetch
@@ -221,7 +222,7 @@ def stored(connection: apsw.Connection) -> dict[str, Mapping[Any, Any]]:
     def read(sql: str) -> Iterator[Any]:
         return iter(fetch(connection, sql))
 
-    settings = read_settings((row[0], row[1]) for row in read("SELECT kind, body FROM settings"))
+    settings = read_settings(read("SELECT kind, name, body FROM settings"), Damage())
     submitted, next_arrival = fetch(
         connection, "SELECT sum(submitted), max(order_next) FROM projection_shards"
     )[0]
@@ -230,16 +231,17 @@ def stored(connection: apsw.Connection) -> dict[str, Mapping[Any, Any]]:
     counts = read("SELECT line, sum(count) FROM lines GROUP BY line")
     return {
         "jobs": {
-            row[0]: (rows.spec(row[1]), rows.life(row[2]), (row[3], row[4]))
+            row[0]: (rows.spec(row[0], row[1]), rows.life(row[0], row[2]), (row[3], row[4]))
             for row in read("SELECT id, spec, life, state, line FROM jobs")
         },
         "executions": {
-            one.id: one for one in map(rows.execution, read("SELECT body FROM executions"))
+            one.id: one for one in map(rows.execution, read("SELECT id, body FROM executions"))
         },
-        "workers": {one.id: one for one in map(rows.worker, read("SELECT body FROM workers"))},
-        "queues": {one.name: one for one in map(rows.queue, read("SELECT body FROM queues"))},
+        "workers": {one.id: one for one in map(rows.worker, read("SELECT id, body FROM workers"))},
+        "queues": {one.name: one for one in map(rows.queue, read("SELECT name, body FROM queues"))},
         "schedules": {
-            one.id: one for one in map(rows.schedule, read("SELECT course, body FROM schedules"))
+            one.id: one
+            for one in map(rows.schedule, read("SELECT id, course, body FROM schedules"))
         },
         "keys": {
             one.key: one
@@ -247,7 +249,9 @@ def stored(connection: apsw.Connection) -> dict[str, Mapping[Any, Any]]:
         },
         "occurrences": {
             (one.schedule_id, one.nominal): one
-            for one in map(rows.occurrence, read("SELECT body FROM occurrences"))
+            for one in map(
+                rows.occurrence, read("SELECT schedule_id, nominal, body FROM occurrences")
+            )
         },
         "labels": dict.fromkeys(read("SELECT key, value, job_id FROM labels"), True),
         "edges": dict.fromkeys(read("SELECT parent, child, condition FROM edges"), True),

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.model import JobId
+from rota.core.model import Instant, JobId
 from rota.store.documents import Node
-from rota.store.protocol import GENESIS, CellNameError, Epoch, FencedError
+from rota.store.limits import StoreLimits
+from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    GENESIS,
+    CellNameError,
+    Epoch,
+    FencedError,
+    Loss,
+    Losses,
+    Seq,
+)
 from tests.store.conformance import StoreMaker, leading, put, run_of
 
 
@@ -92,6 +102,18 @@ class LeadershipConformance:
         ]
         assert list(records[0].writes) == [put(2), run_of(2)]
 
+    async def test_each_loss_is_recorded_once_and_raises_the_fences(
+        self, make_store: StoreMaker
+    ) -> None:
+        first, second = Loss(5, 2, Seq(7)), Loss(9, 1, Seq(30))
+        async with make_store() as store:
+            assert await store.journal.losses() == Losses()
+            for loss in (first, first, second):
+                await store.journal.note_loss(loss)
+            losses = await store.journal.losses()
+            assert losses == Losses(2 * FENCES_PER_LOSS, (first, second))
+            assert (await store.journal.load()).fence_floor == losses.fence_floor
+
     async def test_the_inbox_keeps_the_order_until_it_is_dropped(
         self, make_store: StoreMaker
     ) -> None:
@@ -148,6 +170,76 @@ class LeadershipConformance:
             entry = await store.journal.put_inbox(b"b", None, [JobId(an_id(1)), JobId(an_id(2))])
             assert await store.journal.inbox_job(JobId(an_id(2))) == entry
             assert await store.journal.inbox_job(JobId(an_id(3))) is None
+
+    async def test_an_entry_set_aside_in_an_epoch_is_taken_again_in_the_next(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            bad = await store.journal.put_inbox(b"bad", "key", [JobId(an_id(1))])
+            good = await store.journal.put_inbox(b"good")
+            await store.journal.set_aside_inbox({bad.id: "unreadable"}, Instant(1), Epoch(3))
+            assert await store.journal.take_inbox(9, Epoch(3)) == [good]
+            again, other = await store.journal.take_inbox(9, Epoch(4))
+            assert (again.body, again.reason, again.is_refused) == (b"bad", "unreadable", False)
+            assert other == good
+            assert await store.journal.inbox_key("key") == again
+            assert await store.journal.inbox_job(JobId(an_id(1))) == again
+            assert await store.journal.put_inbox(b"once more", "key") == again
+
+    async def test_entries_set_aside_do_not_count_towards_the_limit(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            ids = [(await store.journal.put_inbox(b"x")).id for _ in range(7)]
+            reasons = {number: f"reason {number}" for number in ids[:5]}
+            await store.journal.set_aside_inbox(reasons, Instant(1), Epoch(1))
+            taken = await store.journal.take_inbox(2, Epoch(1))
+            assert [entry.id for entry in taken] == ids[5:]
+
+    async def test_a_refused_entry_is_taken_with_the_reason_until_it_is_consumed(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            entry = await store.journal.put_inbox(b"x", "key")
+            for reason in ("first", "then"):
+                await store.journal.set_aside_inbox({entry.id: reason}, Instant(1))
+            (taken,) = await store.journal.take_inbox(9, leader.epoch)
+            assert (taken.reason, taken.is_refused) == ("then", True)
+            await store.journal.append(leader.epoch, leader.head, Instant(1), [put(1)], [entry.id])
+            assert await store.journal.take_inbox(9, leader.epoch) == []
+            assert (await store.journal.put_inbox(b"y", "key")).reason == "", "the key is free"
+
+    async def test_a_reason_for_an_entry_that_is_gone_changes_nothing(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            entry = await store.journal.put_inbox(b"x")
+            await store.journal.drop_inbox([entry.id])
+            await store.journal.set_aside_inbox({entry.id: "too late"}, Instant(1), Epoch(1))
+            await store.journal.count_inbox_failures([entry.id])
+            assert await store.journal.take_inbox(9) == []
+
+    async def test_failed_turns_are_counted_at_each_entry(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            first, second = [(await store.journal.put_inbox(b"x")).id for _ in range(2)]
+            await store.journal.count_inbox_failures([first, second])
+            await store.journal.count_inbox_failures([second])
+            taken = await store.journal.take_inbox(9)
+            assert [(entry.id, entry.failures) for entry in taken] == [(first, 1), (second, 2)]
+
+    async def test_large_entries_are_taken_a_few_at_a_time_and_never_none(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store(StoreLimits(inbox_take_bytes=100)) as store:
+            sizes = (500, 40, 40, 40, 40)
+            ids = [(await store.journal.put_inbox(b"x" * size)).id for size in sizes]
+            found = []
+            while taken := await store.journal.take_inbox(9):
+                found.append([entry.id for entry in taken])
+                assert all(len(entry.body) in (40, 500) for entry in taken)
+                await store.journal.drop_inbox(found[-1])
+            assert found == [ids[:1], ids[1:4], ids[4:]]
 
     async def test_servers_are_listed_with_their_newest_announcement(
         self, make_store: StoreMaker

@@ -136,6 +136,7 @@ class RetentionConformance:
             again = Life(JobState.QUEUED, lives=2)
             await leader.append(PutJob(record.id, record.spec, again), at=WEDNESDAY)
             assert [job.life for job in await store.queries.jobs(ids[:1])] == [again]
+            assert (await store.journal.load()).totals.submitted == 4
             labelled = await store.queries.find_jobs(JobQuery(labels=LABEL))
             assert ids[0] in [job.id for job in labelled]
 

@@ -64,7 +64,7 @@ def _by_id(found: Iterable[Any]) -> dict[str, Any]:
 async def _journal(store: Store) -> dict[str, Any]:
     return {
         "head": list(await store.queries.head()),
-        "inbox": [plain(one) for one in await store.journal.take_inbox(ALL)],
+        "inbox": [plain(one)[:3] for one in await store.journal.take_inbox(ALL)],
         "cell": await store.name_cell(""),
     }
 

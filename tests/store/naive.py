@@ -103,7 +103,7 @@ class NaiveStore:
     def apply(self, write: AnyWrite) -> None:
         match write:
             case PutJob(job_id, job_spec, life):
-                self.submitted += job_id not in self.jobs
+                self.submitted += job_id not in self.jobs and life.lives == 1
                 self.order_next = max(self.order_next, job_spec.arrival_number + 1)
                 self._set(JobRecord(job_id, job_spec, life))
             case MoveJob(job_id, life):

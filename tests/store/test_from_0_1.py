@@ -19,7 +19,7 @@ from rota.alerts.rules import AlertSettings
 from rota.core.commands import Timing
 from rota.core.model import JobId
 from rota.core.outcome import JobsAccepted, decode_receipt
-from rota.engine.inbox import decode_submission
+from rota.engine.inbox import read_submission
 from rota.engine.standby import build_scheduler
 from rota.store.files.blobs import Blobs, FolderBlobs
 from rota.store.migrate import known_migrations, missing_in_file
@@ -29,7 +29,7 @@ from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.protocol import GENESIS, Epoch, FencedError, SchemaError
 from rota.store.queries import JobQuery
-from rota.store.sqlite.store import migrate_directory, open_sqlite
+from rota.store.sqlite.store import DATABASES, migrate_directory, open_sqlite
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put
 from tests.store.golden_contents import ALL, contents
@@ -57,6 +57,11 @@ ORDER BY 1, 2
 FUNCTIONS = """
 SELECT proname, pg_get_functiondef(oid), proacl::text FROM pg_proc
 WHERE pronamespace = 'rota'::regnamespace ORDER BY 1
+"""
+VIEWS = """
+SELECT viewname, definition, reloptions, relacl::text FROM pg_views
+JOIN pg_class ON relname = viewname AND relnamespace = 'rota'::regnamespace
+WHERE schemaname = 'rota' ORDER BY 1
 """
 
 
@@ -97,7 +102,7 @@ async def assert_is_understood(store: Any) -> None:
     (await build_scheduler(snapshot, Timing(), newest)).check()
     assert isinstance(decode_receipt((await store.queries.key("key-1")).receipt), JobsAccepted)
     entry = await store.journal.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
-    submission = decode_submission(entry.body)
+    submission = read_submission(entry)
     assert submission.key.key == "left-key"
     assert submission.jobs[0].spec.terms.name == "left"
     for name, kind in ((SETTINGS_KEY, AlertSettings), (STATE_KEY, SavedAlerts)):
@@ -126,9 +131,9 @@ async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(tmp_path: Pat
     unpack(tmp_path)
     with pytest.raises(SchemaError, match=r"0\.1: stop all servers .* `rota migrate`"):
         open_sqlite(tmp_path)
-    missing = missing_in_file(tmp_path / "rota.db", "sqlite")
-    assert [step.name for step in missing] == ["from_0_1.sql"]
-    assert missing_in_file(tmp_path / "logs.db", "sqlite_logs") == []
+    for file, dialect in DATABASES.items():
+        missing = missing_in_file(tmp_path / file, dialect)
+        assert [step.name for step in missing] == ["from_0_1.sql"]
     migrate_directory(tmp_path)
     migrate_directory(tmp_path)  # once more changes nothing
     store = open_sqlite(tmp_path)
@@ -164,6 +169,33 @@ def sqlite_schema(path: Path) -> dict[str, Any]:
     return {"tables": tables, "columns": columns, "indexes": indexes, "steps": steps}
 
 
+async def test_a_data_directory_of_0_1_whose_oldest_records_were_deleted_goes_on(
+    tmp_path: Path,
+) -> None:
+    file = apsw.Connection(str(unpack(tmp_path) / "rota.db"))
+    file.execute("DELETE FROM journal WHERE seq <= 5")
+    file.close()
+    migrate_directory(tmp_path)
+    store = open_sqlite(tmp_path)
+    try:
+        await assert_goes_on(store)
+    finally:
+        await store.close()
+
+
+async def assert_goes_on(store: Any) -> None:
+    """The chain of the kept records is unbroken, and new records follow it."""
+    oldest, *_, newest = await store.journal.records_after(GENESIS, ALL)
+    assert oldest.seq == 6
+    assert await store.journal.records_after(newest.head, ALL) == []
+    kept = await store.journal.records_after(oldest.head, ALL)
+    assert [record.seq for record in kept] == list(range(7, newest.seq + 1))
+    assert (await store.journal.load()).head == newest.head
+    leader = await leading(store)
+    await leader.append(put(1))
+    assert (await store.journal.load()).head == leader.head
+
+
 @pytest.mark.postgres
 async def test_a_database_of_0_1_comes_over_with_one_migrate() -> None:
     cell = await restored()
@@ -179,11 +211,20 @@ async def test_a_database_of_0_1_comes_over_with_one_migrate() -> None:
 
 
 @pytest.mark.postgres
+async def test_a_database_of_0_1_whose_oldest_records_were_deleted_goes_on() -> None:
+    cell = await restored()
+    await cell.run("DELETE FROM rota.journal WHERE seq <= 5")
+    await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
+    async with cell.opened() as store:
+        await assert_goes_on(store)
+
+
+@pytest.mark.postgres
 async def test_a_database_of_0_1_has_the_baseline_schema_then() -> None:
     old, new = await restored(), Cell()
     for cell in (old, new):
         await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
-    for asked in (COLUMNS, INDEXES, FUNCTIONS):
+    for asked in (COLUMNS, INDEXES, FUNCTIONS, VIEWS):
         async with old.connected() as before, new.connected() as after:
             assert await before.fetch(asked) == await after.fetch(asked)
     steps = "SELECT number, name, checksum FROM rota.migrations"

@@ -12,7 +12,8 @@ from rota.store.protocol import Seq, Store, StoreFullError, UnknownFateError
 from rota.store.queries import JobQuery
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.sqlite.projection import read_positions
-from rota.store.sqlite.quarantine import read_quarantine, repair
+from rota.store.sqlite.quarantine import repair
+from rota.store.sqlite.set_aside import read_quarantine
 from tests.store.conformance import (
     JournalConformance,
     ProjectionConformance,
@@ -21,12 +22,15 @@ from tests.store.conformance import (
     leading,
     put,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
 from tests.store.conformance_spill import SpillConformance
@@ -54,6 +58,18 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
     pass
 
 

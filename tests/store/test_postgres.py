@@ -8,21 +8,29 @@ from functools import cache
 
 import pytest
 
-from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.protocol import Store
-from tests.postgres.cell import EMPTY, Cell
+from rota.core.model import Instant, Queue
+from rota.core.outcome import PutQueue
+from rota.store.limits import INBOX_SET_ASIDE_MS, STORE_LIMITS, StoreLimits
+from rota.store.postgres.durability import check_up
+from rota.store.protocol import Epoch, Store
+from tests.postgres.cell import EMPTY, Cell, migrated_cell
 from tests.store.conformance import (
     JournalConformance,
     ProjectionConformance,
     ReadingConformance,
     StoreMaker,
+    leading,
+    put,
 )
+from tests.store.conformance_damage import DamageConformance, damage
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
 from tests.store.conformance_spill import SpillConformance
@@ -71,6 +79,18 @@ class TestProjection(ProjectionConformance):
     pass
 
 
+class TestDamage(DamageConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
+    pass
+
+
 class TestSpill(SpillConformance):
     pass
 
@@ -109,6 +129,35 @@ class TestAccess(TokenConformance, NotesConformance):
 
 class TestRetention(RetentionConformance):
     pass
+
+
+async def test_reasons_of_entries_that_are_gone_are_kept_for_days_and_not_too_many() -> None:
+    cell = await migrated_cell()
+    async with cell.opened(limits=StoreLimits(inbox_set_aside_max=3)) as store:
+        waits = (await store.journal.put_inbox(b"waits")).id
+        await store.journal.set_aside_inbox({waits: "unreadable"}, Instant(1), Epoch(1))
+        gone = [(await store.journal.put_inbox(b"x")).id for _ in range(6)]
+        for number in gone:
+            await store.journal.set_aside_inbox({number: "invalid"}, Instant(2))
+            await store.journal.drop_inbox([number])
+        kept = "SELECT array_agg(id ORDER BY id) FROM rota.inbox_set_aside"
+        assert await cell.ask(kept) == [waits, *gone[-3:]]
+        last = (await store.journal.put_inbox(b"x")).id
+        await store.journal.set_aside_inbox({last: "invalid"}, Instant(INBOX_SET_ASIDE_MS + 3))
+        assert await cell.ask(kept) == [waits, last]
+
+
+async def test_a_checkup_names_damaged_rows_if_asked() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        await (await leading(store)).append(put(1), put(2), PutQueue(Queue("default")))
+        await damage(store, "jobs_live", "id = 'job-0002'", "spec")
+        await damage(store, "queues", "name = 'default'")
+    assert (await check_up(cell.dsn)).damaged == ()
+    found = (await check_up(cell.dsn, rows=True)).damaged
+    assert [line.partition(" is damaged")[0] for line in found] == [
+        "the stored job job-0002", "the stored queue default",
+    ]  # fmt: skip
 
 
 async def test_a_key_that_is_nowhere_does_not_wait_in_the_inbox(make_store: StoreMaker) -> None:

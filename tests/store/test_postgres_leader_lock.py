@@ -7,7 +7,7 @@ import pytest
 
 from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
-from rota.store.protocol import LeaderRow, StoreError
+from rota.store.protocol import LeaderRow, TablesBehindError
 from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put
@@ -71,7 +71,7 @@ async def test_a_session_of_another_application_that_waits_for_its_client_is_lef
             await somebody.execute("SELECT folded_seq FROM rota.projection_shards FOR UPDATE")
             leader = await leading(store)
             await leader.append(put(1))
-            with pytest.raises(StoreError, match="lock timeout"):
+            with pytest.raises(TablesBehindError, match="behind the journal"):
                 await store.queries.find_jobs(JobQuery())
         await somebody.close()
 

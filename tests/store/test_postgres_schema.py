@@ -68,8 +68,8 @@ async def test_all_works_without_named_statements_as_behind_pgbouncer(cell: Cell
         named = "SELECT count(*) FROM pg_prepared_statements"
         assert await store._readers.run(lambda c: c.fetchval(named)) == 0
         assert await store.journal._appends.read(lambda c: c.fetchval(named)) == 0
-        folding = store._projector._connection.read(lambda c: c.fetchval(named))
-        assert await store._projector._in_thread(folding) == 0
+        projects = store._projector._lanes[0].connection
+        assert await projects.read(lambda c: c.fetchval(named)) == 0
 
 
 async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_commits(
@@ -84,7 +84,7 @@ async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_comm
         assert len(await store.journal.take_inbox(9)) == 1
         await rolled_back.rollback()
         (entry,) = await store.journal.take_inbox(9)
-        assert entry.kind is InboxKind.SPEC
+        assert entry.kind == InboxKind.SPEC
         assert json.loads(entry.body) == {"job_id": str(kept), "spec": {"name": "kept"}}
         leader = await leading(store)
         await store.journal.append(leader.epoch, GENESIS, 1, [put(1)], [entry.id])

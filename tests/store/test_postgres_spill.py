@@ -7,6 +7,7 @@ import pytest
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
+from rota.store.checksums import sealed
 from rota.store.limits import StoreLimits
 from rota.store.postgres import load as postgres_load
 from rota.store.postgres.store import PostgresStore
@@ -72,7 +73,7 @@ async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> No
     async with cell.opened() as store:
         leader = await six_spilled(store)
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(put_spilled(1).spec))
-        newer = msgspec.msgpack.encode([*stored, "what is that?"])
+        newer = sealed(IDS[0], msgspec.msgpack.encode([*stored, "what is that?"]))
         async with cell.connected() as admin:
             await admin.execute(
                 "UPDATE rota.jobs_shelved SET spec = $1 WHERE id = $2", newer, IDS[0]

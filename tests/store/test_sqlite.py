@@ -12,11 +12,18 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rota.core.model import ExecutionState, JobId, KeyRecord
+from rota.core.model import ExecutionState, Instant, JobId, KeyRecord
 from rota.core.outcome import DropJob, PutKey, PutOccurrence
 from rota.store.journal import encode_record, next_head
-from rota.store.limits import KEY_AGE_MS, OCCURRENCE_AGE_MS, STORE_LIMITS, StoreLimits
+from rota.store.limits import (
+    INBOX_SET_ASIDE_MS,
+    KEY_AGE_MS,
+    OCCURRENCE_AGE_MS,
+    STORE_LIMITS,
+    StoreLimits,
+)
 from rota.store.protocol import (
+    Epoch,
     SchemaError,
     Store,
     StoreError,
@@ -38,7 +45,9 @@ from tests.store.conformance import (
     put,
     run_of,
 )
+from tests.store.conformance_damage import DamageConformance
 from tests.store.conformance_events import EventConformance
+from tests.store.conformance_groups import GroupConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_logs_and_files import (
@@ -50,6 +59,7 @@ from tests.store.conformance_logs_and_files import (
 )
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
+from tests.store.conformance_quarantine import QuarantineConformance
 from tests.store.conformance_retention import (
     MONDAY,
     TUESDAY,
@@ -92,6 +102,18 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestProjection(ProjectionConformance):
+    pass
+
+
+class TestDamage(DamageConformance):
+    pass
+
+
+class TestGroups(GroupConformance):
+    pass
+
+
+class TestQuarantine(QuarantineConformance):
     pass
 
 
@@ -336,6 +358,28 @@ async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
         assert len((await ledger.load()).jobs) == 1
 
 
+async def test_reasons_of_entries_that_are_gone_are_kept_for_days_and_not_too_many(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, StoreLimits(inbox_set_aside_max=3)) as store:
+        waits = (await store.journal.put_inbox(b"waits")).id
+        await store.journal.set_aside_inbox({waits: "unreadable"}, Instant(1), Epoch(1))
+        gone = [(await store.journal.put_inbox(b"x")).id for _ in range(6)]
+        for number in gone:
+            await store.journal.set_aside_inbox({number: "invalid"}, Instant(2))
+            await store.journal.drop_inbox([number])
+
+        async def kept() -> list[int]:
+            ids = "SELECT id FROM inbox_set_aside ORDER BY id"
+            rows = await store.journal.run_durably(lambda c: c.execute(ids).fetchall())
+            return [row[0] for row in rows]
+
+        assert await kept() == [waits, *gone[-3:]]
+        last = (await store.journal.put_inbox(b"x")).id
+        await store.journal.set_aside_inbox({last: "invalid"}, Instant(INBOX_SET_ASIDE_MS + 3))
+        assert await kept() == [waits, last]
+
+
 async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for number in range(1, 20):
@@ -349,7 +393,9 @@ async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: P
             if number % 3 == 0:
                 comes.cancel()  # it may have happened all the same
             await asyncio.gather(looks, comes, return_exceptions=True)
-            entries = await store.journal.run_durably(lambda c: take_inbox(c, 99))
+            entries = await store.journal.run_durably(
+                lambda c: take_inbox(c, 99, Epoch(0), 1 << 20)
+            )
             revision = (await store.tokens.load(b"")).revision
             assert await store.journal.take_inbox(99) == entries
             assert await store.tokens.revision() == revision

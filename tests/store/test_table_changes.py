@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
-from rota.store.table_changes import JobStanding, TableChanges, jobs_touched, project
+from rota.store.projection.shards import jobs_looked_up
+from rota.store.table_changes import JobStanding, TableChanges, project
 from tests.store.conformance import put, run_of
 
 JOB = JobId("job-0001")
@@ -57,4 +58,4 @@ def test_a_job_that_came_and_went_leaves_nothing_but_its_count() -> None:
 
 def test_only_jobs_put_or_moved_need_their_standing() -> None:
     records: list[list[AnyWrite]] = [[put(1), run_of(2)], [MoveJob(JOB, DONE), DropJob(JOB)]]
-    assert jobs_touched(records) == [JOB]
+    assert jobs_looked_up(records) == [JOB]

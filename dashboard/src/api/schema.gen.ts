@@ -31,7 +31,7 @@ export interface AlertPage {
 }
 
 export interface AlertSpec {
-  condition?: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost" | null;
+  condition?: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "jobs_quarantined" | "leader_changed" | "no_workers" | "records_lost" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost" | null;
   threshold?: number | null;
   window?: number | string | null;
   for?: number | string | null;
@@ -54,7 +54,7 @@ export interface AlertTrial {
 
 export interface AlertView {
   name: string;
-  condition: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
+  condition: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "jobs_quarantined" | "leader_changed" | "no_workers" | "records_lost" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
   status: "firing" | "off" | "ok" | "pending";
   value: number | null;
   threshold: number;
@@ -327,6 +327,8 @@ export interface ClusterView {
   nodes: NodeView[];
   durability: string;
   warnings?: string[];
+  lost_records?: number;
+  losses?: LossView[];
 }
 
 export interface Command {
@@ -838,6 +840,12 @@ export interface LogSize {
   size: number;
 }
 
+export interface LossView {
+  records: number;
+  at: string;
+  after: number;
+}
+
 export interface NewTokenView {
   token_id: string;
   name: string;
@@ -1004,6 +1012,7 @@ export interface Problem {
   status: number;
   detail: string;
   errors?: FieldError[];
+  reasons?: string[];
 }
 
 export interface ProgressSpec {
@@ -1017,6 +1026,27 @@ export interface PythonCall {
   entry: string;
   args?: Json[] | null;
   kwargs?: Record<string, Json> | null;
+}
+
+export interface QuarantinePage {
+  items: QuarantinedJobView[];
+  next_cursor: string | null;
+}
+
+export interface QuarantinedJobView {
+  job_id: string;
+  seq: number;
+  at: string;
+  reason: string;
+  count: number;
+  writes: QuarantinedWriteView[];
+}
+
+export interface QuarantinedWriteView {
+  seq: number;
+  size: number;
+  kind: string;
+  fields: Record<string, Json>;
 }
 
 export interface QueueDemandView {
@@ -1113,6 +1143,20 @@ export interface ReliefView {
   message: string;
   figures: Record<string, Json>;
   enough: boolean | null;
+}
+
+export interface RepairFailure {
+  job_id: string;
+  reason: string;
+}
+
+export interface RepairSpec {
+  job_ids?: string[] | null;
+}
+
+export interface RepairView {
+  repaired: string[];
+  failed: RepairFailure[];
 }
 
 export interface ReplayView {
@@ -2113,6 +2157,16 @@ export interface Calls {
     query: Record<string, never>;
     body: null;
     answer: string;
+  };
+  "GET /quarantine": {
+    query: { limit?: number; cursor?: string; };
+    body: null;
+    answer: QuarantinePage;
+  };
+  "POST /quarantine/repair": {
+    query: Record<string, never>;
+    body: RepairSpec;
+    answer: RepairView;
   };
   "GET /stream": {
     query: { digest?: boolean; };

@@ -22,6 +22,8 @@ export const BY_QUEUE: Readonly<Record<Condition, boolean>> = {
   leader_changed: false,
   store_slow: false,
   tables_behind: false,
+  jobs_quarantined: false,
+  records_lost: false,
   disk_low: false,
 };
 export const CONDITIONS = Object.keys(BY_QUEUE) as readonly Condition[];

@@ -20,6 +20,7 @@ from rota.core.model import Instant, JobState, Millis, WorkerState
 from rota.core.schedule_model import OccurrenceDecision, SkipReason
 from rota.engine.metrics import Histogram
 from rota.engine.ports import Brain
+from rota.store.protocol import Loss, Losses
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
 COUNTED_SKIPS = (SkipReason.MISSED, SkipReason.TOO_OLD, SkipReason.BACKLOG)
@@ -47,6 +48,14 @@ class MetricsSource(Protocol):
 
     def projection_lag_seconds(self) -> float:
         """Returns how far the tables are behind the journal."""
+        ...
+
+    def quarantined_jobs(self) -> int:
+        """Returns jobs whose writes cannot be projected."""
+        ...
+
+    def losses(self) -> Losses:
+        """Returns what failovers of the database have lost."""
         ...
 
 
@@ -79,6 +88,9 @@ class Sample(msgspec.Struct, frozen=True):
     appends: Buckets
     lateness: Buckets
     behind_s: float
+    quarantined: int
+    losses: tuple[Loss, ...]
+    """Losses of records, as they were noticed."""
     disk_free: int | None
     wall: Instant
 
@@ -114,6 +126,8 @@ class Sampler:
             appends=measured["append_seconds"].buckets(),
             lateness=measured["schedule_lateness_seconds"].buckets(),
             behind_s=self._metrics.projection_lag_seconds(),
+            quarantined=self._metrics.quarantined_jobs(),
+            losses=self._metrics.losses().each,
             disk_free=self._disk_free(),
             wall=now,
         )
@@ -227,7 +241,10 @@ def exceeded_by(found: Sequence[tuple[float, int]], part: float) -> float:
 
 ONE_IN_TWENTY = 0.05
 ANY = 0.0
-AT_ONCE = (Condition.WAIT, Condition.NO_WORKERS, Condition.TABLES_BEHIND, Condition.DISK_LOW)
+AT_ONCE = (
+    *(Condition.WAIT, Condition.NO_WORKERS, Condition.DISK_LOW),
+    *(Condition.TABLES_BEHIND, Condition.JOBS_QUARANTINED, Condition.RECORDS_LOST),
+)
 """Conditions that one sample shows; the others compare it with the beginning of the window."""
 
 
@@ -348,6 +365,17 @@ def _behind(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.behind_s
 
 
+def _quarantined(rule: AlertRule, history: SampleHistory) -> float | None:
+    return history.newest.quarantined
+
+
+def _lost_records(rule: AlertRule, history: SampleHistory) -> float | None:
+    """Counts a loss of an unknown number of records as one."""
+    newest = history.newest
+    start = newest.wall - rule.window_ms
+    return sum(max(1, loss.records) for loss in newest.losses if loss.at >= start)
+
+
 def _disk(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.disk_free
 
@@ -366,5 +394,7 @@ _MEASURES: Mapping[Condition, Measure] = {
     Condition.LEADER_CHANGED: _leaders,
     Condition.STORE_SLOW: _slow_appends,
     Condition.TABLES_BEHIND: _behind,
+    Condition.JOBS_QUARANTINED: _quarantined,
+    Condition.RECORDS_LOST: _lost_records,
     Condition.DISK_LOW: _disk,
 }

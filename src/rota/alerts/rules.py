@@ -41,6 +41,8 @@ class Condition(StrEnum):
     LEADER_CHANGED = "leader_changed"
     STORE_SLOW = "store_slow"
     TABLES_BEHIND = "tables_behind"
+    JOBS_QUARANTINED = "jobs_quarantined"
+    RECORDS_LOST = "records_lost"
     DISK_LOW = "disk_low"
 
 
@@ -97,7 +99,14 @@ CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
         "s", 0.5, window_ms=5 * MINUTE_MS, for_ms=MINUTE_MS, at_least=20,
     ),
     Condition.TABLES_BEHIND: ConditionInfo(
-        "the tables are so far behind the journal", "s", 15, for_ms=MINUTE_MS
+        "the tables are so far behind the journal", "s", 10, for_ms=MINUTE_MS
+    ),
+    Condition.JOBS_QUARANTINED: ConditionInfo(
+        "so many jobs are in quarantine, because the tables refuse their changes", "jobs", 1
+    ),
+    Condition.RECORDS_LOST: ConditionInfo(
+        "a failover of the database lost so many records of the journal in the window",
+        "records", 1, window_ms=60 * MINUTE_MS, severity=Severity.CRITICAL,
     ),
     Condition.DISK_LOW: ConditionInfo(
         "less than so much is free on the data disk",

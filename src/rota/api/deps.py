@@ -35,6 +35,7 @@ from rota.api.throttling import BodyBudget, ConnectionLimit
 from rota.core.commands import Key
 from rota.core.model import ExecutionId, Instant, WorkerId
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.health import HealthMonitor
 from rota.engine.membership import Membership
 from rota.engine.ports import Brain
 from rota.store.documents import Hooks
@@ -42,7 +43,7 @@ from rota.store.files.artifacts import Outputs
 from rota.store.files.blobs import Blobs
 from rota.store.files.uploads import Spool
 from rota.store.object_index import ObjectIndex
-from rota.store.protocol import Logs, QueryStore
+from rota.store.protocol import JournalStore, Logs, QueryStore
 from rota.traces.spans import PASS_THROUGH, TracePropagator
 from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import ProblemError
@@ -117,6 +118,7 @@ class AppDeps:
     """Dependencies of the API: engine, store, access, metrics and the other parts of the server."""
 
     brain: Brain
+    journal: JournalStore
     queries: QueryStore
     logs: Logs
     files: FileStores
@@ -130,6 +132,8 @@ class AppDeps:
     """Name of this server in the cell."""
     durability: DurabilityMonitor
     """Watches what a commit of the store is worth."""
+    health: HealthMonitor
+    """Knows why this server cannot make progress."""
     version: str
     started_at: Instant
     limits: ApiLimits = API_LIMITS

@@ -266,6 +266,10 @@ TIMELINE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
 """The longest window of a timeline."""
 LOG_PIECE_BYTES_MAX = 4 * 1024 * 1024
 """Log text in the answer to a request with a limit."""
+LOSS_WARNING_MS = 7 * 24 * 3600 * 1000
+"""A loss of records is a warning of the cluster for a week."""
+QUARANTINE_TEXT_CHARS = 2_000
+"""A longer text in a write that is shown is cut: somebody reads it."""
 METRIC_QUEUES_MAX = 100
 """Queues with series of their own in `/metrics`: submitters can invent queues."""
 METRIC_KINDS_MAX = 40

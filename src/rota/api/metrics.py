@@ -47,7 +47,7 @@ from rota.engine.durability import DurabilityMonitor
 from rota.engine.membership import Membership
 from rota.engine.metrics import Histogram
 from rota.engine.ports import Brain, UnavailableError
-from rota.store.protocol import DurabilityLevel
+from rota.store.protocol import DurabilityLevel, Losses
 from rota.wire.formats import from_instant
 from rota.wire.service import SampleView
 
@@ -101,6 +101,18 @@ class EngineMetrics(Protocol):
         """Returns how far the projection is behind the journal."""
         ...
 
+    def quarantined_jobs(self) -> int:
+        """Returns jobs whose writes cannot be projected."""
+        ...
+
+    def losses(self) -> Losses:
+        """Returns what failovers of the database have lost."""
+        ...
+
+    def processes(self) -> Mapping[str, int]:
+        """Returns the processes of this server that run, by kind."""
+        ...
+
 
 class ReportedUsage(Protocol):
     """Usage of their machines that workers reported last."""
@@ -139,6 +151,12 @@ def amounts(resources: Resources) -> dict[str, float]:
     }
 
 
+def follows(brain: Brain) -> bool:
+    """Whether another server leads, which exposes the metrics of the whole cell."""
+    standing = brain.standing()
+    return not standing.leads and standing.leader is not None
+
+
 @dataclass(frozen=True)
 class ServerCollector(Collector):
     """Collects the metrics of this server and of the cell at the moment of the scrape."""
@@ -153,24 +171,14 @@ class ServerCollector(Collector):
             queues = self.brain.queues()
             yield from self._jobs(queues, _queues_with_series(queues))
             yield from self._workers()
-        if not self._follows:
+        if not follows(self.brain):
             # The leader exposes the metrics of the whole cell; followers must not repeat them.
             yield from self._totals()
             if self.brain.ready:
                 yield from self._autoscale()
-            yield _gauge(
-                "rota_fold_lag_seconds",
-                "How far the projection is behind the journal",
-                self.metrics.projection_lag_seconds(),
-            )
         yield from self._histograms()
         if (free := self.disk_free()) is not None:
             yield _gauge("rota_data_disk_free_bytes", "Free space of the data disk", free)
-
-    @property
-    def _follows(self) -> bool:
-        standing = self.brain.standing()
-        return not standing.leads and standing.leader is not None
 
     def _totals(self) -> Iterator[Metric]:
         submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
@@ -293,6 +301,32 @@ class ServerCollector(Collector):
             ]
             family.add_metric([], buckets, histogram.total())
             yield family
+
+
+@dataclass(frozen=True)
+class StoreCollector(Collector):
+    """Collects the state of the tables, on the leader, and of this server's processes."""
+
+    brain: Brain
+    metrics: EngineMetrics
+
+    def collect(self) -> Iterator[Metric]:
+        if not follows(self.brain):
+            lag_s, text = (
+                self.metrics.projection_lag_seconds(),
+                "How far the projection is behind the journal",
+            )
+            yield _gauge("rota_projection_lag_seconds", text, lag_s)
+            yield _gauge("rota_fold_lag_seconds", f"{text}: an older name", lag_s)
+            quarantined = self.metrics.quarantined_jobs()
+            text = "Jobs whose changes the tables refuse"
+            yield _gauge("rota_quarantined_jobs", text, quarantined)
+            text = "Journal records that failovers of the database have lost"
+            lost = CounterMetricFamily("rota_lost_records", text)
+            lost.add_metric([], self.metrics.losses().records)
+            yield lost
+        running = self.metrics.processes()
+        yield _by_label("rota_processes", "Processes of this server that run", "kind", running)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -17,6 +18,7 @@ from rota.core.errors import (
     TooMuch,
 )
 from rota.engine.ports import BusyError, UnavailableError
+from rota.store.errors import DamagedError, FileGoneError
 from rota.store.files.blobs import BlobMissingError
 from rota.store.files.uploads import (
     TooManyUploadsError,
@@ -29,6 +31,7 @@ from rota.store.protocol import (
     ArtifactTooLargeError,
     StoreError,
     StoreFullError,
+    TablesBehindError,
 )
 from rota.wire import problems as wire
 from rota.wire.formats import encode
@@ -56,6 +59,7 @@ def respond(error: ProblemError) -> Response:
         status=error.status,
         detail=error.detail,
         errors=error.errors,
+        reasons=error.reasons,
     )
     return Response(
         encode(problem), error.status, headers=dict(error.headers), media_type=wire.MEDIA_TYPE
@@ -89,6 +93,14 @@ def from_unavailable(error: UnavailableError) -> ProblemError:
     return ProblemError(503, "unavailable", error.detail, headers=headers)
 
 
+def not_ready(reasons: Sequence[str]) -> ProblemError:
+    """Builds the answer of a server that cannot make progress."""
+    detail = f"not ready: {'; '.join(reasons)}"
+    problem = ProblemError(503, "unavailable", detail, headers=_retry(RETRY_AFTER_S))
+    problem.reasons = list(reasons)
+    return problem
+
+
 def from_store(error: StoreError) -> ProblemError:
     """Converts a failure of the store; its own text stays in the log."""
     if isinstance(error, ArtifactTooLargeError):
@@ -100,9 +112,19 @@ def from_store(error: StoreError) -> ProblemError:
     if isinstance(error, BlobMissingError):
         detail = "the storage has lost this file: upload it again"
         return ProblemError(410, "lost", detail)
+    if isinstance(error, DamagedError):
+        return ProblemError(500, "store_damaged", str(error))
+    if isinstance(error, FileGoneError):
+        return ProblemError(500, "store_gone", str(error))
     if isinstance(error, StoreFullError):
         detail = "the data disk is full: nothing was changed; free some space and try again"
         return ProblemError(507, "store_full", detail, headers=_retry(5))
+    if isinstance(error, TablesBehindError):
+        detail = (
+            "the tables are behind the journal, and this call needs them: try again; submissions,"
+            " leases and reports go on meanwhile"
+        )
+        return ProblemError(503, "tables_behind", detail, headers=_retry(RETRY_AFTER_S))
     detail = "the store cannot be reached: the request may or may not have taken effect"
     return ProblemError(503, "store_unavailable", detail, headers=_retry(RETRY_AFTER_S))
 

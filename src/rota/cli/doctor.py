@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,8 +19,20 @@ from rota import __version__
 from rota.cli.connect import endpoint_of
 from rota.cli.options import json_option
 from rota.cli.problems import explain
-from rota.cli.render import Styled, console, now_ms, plural, print_object, rich_text, size_text
+from rota.cli.render import (
+    Styled,
+    console,
+    local,
+    now_ms,
+    plural,
+    print_object,
+    rich_text,
+    size_text,
+)
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, UnavailableError, calls
+from rota.sdk.methods import admin_calls
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.quarantine import QuarantinedJobView, RepairView
 from rota.wire.service import ClusterView, StatsView
 from rota.worker.supervisor.client import Supervisor, SupervisorError
 
@@ -42,21 +56,36 @@ FAILOVER_LEASE = "60s"
 """A failover of the database takes up to half a minute; leases must outlast it by far."""
 
 
-def store_checks(dsn: str) -> Iterator[Check]:
+def store_checks(dsn: str, *, repair: bool = False) -> Iterator[Check]:
     """Checks a PostgreSQL, in the order in which things depend on each other."""
     # Imported when it is asked for: loading a database's driver takes long.
+    from rota.api.convert.quarantine import quarantined_job_view, repair_view
+    from rota.store.postgres.connect import parse_address
     from rota.store.postgres.durability import check_up
+    from rota.store.postgres.quarantine import repair_jobs
     from rota.store.protocol import StoreError
 
     try:
-        found = asyncio.run(check_up(dsn))
+        found = asyncio.run(check_up(dsn, rows=True))
     except StoreError as error:
         yield Check("store", "fail", str(error), "check the address, and that it is the primary")
         return
     yield Check("store", "ok", f"{found.shown}, version {found.version}")
     yield schema_check(found)
+    for line in found.damaged:
+        yield Check("rows", "fail", line, "restore a backup of the database")
     yield from durability_checks(found.durability)
+    yield from inbox_checks(found)
+    yield from loss_checks(found.losses.records, len(found.losses.each))
     yield store_clock_check(found, now_ms())
+    yield from quarantine_checks([quarantined_job_view(one) for one in found.quarantine])
+    if repair:
+        try:
+            outcome = asyncio.run(repair_jobs(parse_address(dsn), ()))
+        except StoreError as error:
+            yield Check("repair", "fail", str(error), "try again")
+        else:
+            yield from repair_checks(repair_view(outcome))
 
 
 def schema_check(found: Checkup) -> Check:
@@ -95,6 +124,51 @@ def durability_checks(durability: Durability) -> Iterator[Check]:
         yield Check("leases", "ok", text)
 
 
+def inbox_checks(found: Checkup) -> Iterator[Check]:
+    """Warns of submissions by SQL, or without a leader, that could not be accepted."""
+    if not found.set_aside:
+        return
+    reason = found.set_aside_reason[:REASON_SHOWN_CHARS]
+    text = f"{plural(found.set_aside, 'submission')} set aside, the newest because: {reason}"
+    yield Check("inbox", "warn", text, "see the table rota.inbox_set_aside")
+
+
+def loss_checks(records: int, failovers: int) -> Iterator[Check]:
+    """Says what failovers of the database have ever lost; recent losses are warnings of the
+    cluster."""
+    if failovers:
+        text = f"{plural(failovers, 'failover')} of the database lost {plural(records, 'record')}"
+        yield Check("losses", "ok", f"{text} of the journal so far")
+
+
+def quarantine_checks(jobs: Sequence[QuarantinedJobView]) -> Iterator[Check]:
+    """Warns of jobs whose changes the tables refuse, each with the text of its record."""
+    for job in jobs:
+        shown = ""
+        if job.writes:
+            first = job.writes[0]
+            fields = json.dumps(first.fields, ensure_ascii=False)[:RECORD_SHOWN_CHARS]
+            shown = f". Its record: {first.kind} {fields}" if first.kind else ""
+        yield Check(
+            "tables",
+            "warn",
+            f"job {job.job_id} is in quarantine since record {job.seq} ({local(job.at)}), with"
+            f" {plural(job.count, 'change')}: {job.reason}{shown}",
+            "remove the cause, then rota doctor --repair",
+        )
+
+
+def repair_checks(answer: RepairView) -> Iterator[Check]:
+    """Says what came of a repair."""
+    for job_id in answer.repaired:
+        yield Check("repair", "ok", f"job {job_id} is in the tables again")
+    for failure in answer.failed:
+        text = f"job {failure.job_id} stays in quarantine: {failure.reason}"
+        yield Check("repair", "fail", text, "remove the cause first")
+    if not (answer.repaired or answer.failed):
+        yield Check("repair", "ok", "there was nothing to repair")
+
+
 def store_clock_check(found: Checkup, here_ms: int) -> Check:
     """Compares the clocks, for information: no decision does."""
     apart_s = (here_ms - found.clock) / 1000
@@ -107,17 +181,37 @@ def store_clock_check(found: Checkup, here_ms: int) -> Check:
 
 CLOCK_S_MAX = 2.0
 """The Date header has whole seconds and the way there takes time: less than this means nothing."""
+RECORD_SHOWN_CHARS = 1_000
+"""Text of a record: enough to see what could not be written."""
+REASON_SHOWN_CHARS = 200
+"""The whole reason, which may be a page, is in the table."""
 DISK_BYTES_MIN = 1 << 30
 """With less than 1 GiB left a busy server fills the disk within an hour."""
 
 
 @click.command()
 @click.option("--store", metavar="DSN", help="Check this PostgreSQL store instead of a server.")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Check all files of this data folder for damage; a server may be using it.",
+)  # fmt: skip
+@click.option(
+    "--repair", is_flag=True, help="Write to the tables what they refused before (quarantine)."
+)
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
+def doctor(
+    ctx: click.Context, *, store: str | None, data: Path | None, repair: bool, as_json: bool
+) -> None:
     """Check this installation or a store; exit 1 if a check fails."""
-    checks = list(installation_checks(endpoint_of()) if store is None else store_checks(store))
+    if data is not None and (store is not None or repair):
+        raise click.UsageError("--data DIR goes with neither --store DSN nor --repair")
+    if store is not None:
+        checks = list(store_checks(store, repair=repair))
+    elif data is not None:
+        checks = list(damage_checks(data))
+    else:
+        checks = list(installation_checks(endpoint_of(), repair=repair))
     if as_json:
         print_object({"checks": checks})
     else:
@@ -135,11 +229,12 @@ def _draw(check: Check) -> None:
     console().print(line, soft_wrap=True)
 
 
-def installation_checks(endpoint: Endpoint) -> Iterator[Check]:
+def installation_checks(endpoint: Endpoint, *, repair: bool = False) -> Iterator[Check]:
     """Checks an installation, in the order in which things depend on each other."""
     yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
     yield from token_checks(endpoint)
     yield from disk_checks(endpoint)
+    yield from small_damage_checks(endpoint)
     yield from asyncio.run(supervisor_checks())
     with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
         try:
@@ -149,8 +244,9 @@ def installation_checks(endpoint: Endpoint) -> Iterator[Check]:
             return
         yield Check("server", "ok", f"{endpoint.url} answers")
         yield from clock_checks(alive.headers, now_ms())
-        yield _ready(client)
+        yield from ready_checks(client)
         yield from _server_checks(client, endpoint)
+        yield from _quarantine(client, endpoint, repair=repair)
 
 
 def _start(endpoint: Endpoint) -> str:
@@ -179,6 +275,37 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
         yield Check("disk", "ok", found)
     else:
         yield Check("disk", "warn", found, "free some space, or move the data: rota up --data DIR")
+
+
+def damage_checks(data: Path) -> Iterator[Check]:
+    """Checks the files of a data folder for damage."""
+    # Imported when it is asked for: loading a database's driver takes long.
+    from rota.store.limits import DAMAGE_FOUND_MAX
+    from rota.store.sqlite.integrity import damage_in
+
+    if not (data / "rota.db").exists() and not (data / "logs.db").exists():
+        yield Check("files", "fail", f"{data} has no rota.db", "name the server's data folder")
+        return
+    found = list(islice(damage_in(data), DAMAGE_FOUND_MAX))
+    for line in found:
+        yield Check("files", "fail", line, "stop the server and restore a backup")
+    if not found:
+        yield Check("files", "ok", f"the files of {data} are whole")
+
+
+def small_damage_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Checks the local server's files for damage, if that takes seconds only."""
+    from rota.store.limits import DAMAGE_LOOKED_BYTES
+
+    data = None if endpoint.data is None else Path(endpoint.data)
+    if data is None or not (data / "rota.db").exists():
+        return
+    size = sum(path.stat().st_size for path in data.glob("*.db"))
+    if size <= DAMAGE_LOOKED_BYTES:
+        yield from damage_checks(data)
+    else:
+        text = f"{size_text(size)} in {data} not checked for damage"
+        yield Check("files", "ok", f"{text}: `rota doctor --data {data}` does it")
 
 
 async def supervisor_checks() -> list[Check]:
@@ -215,14 +342,30 @@ def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:
         yield Check("clock", "warn", f"{apart_s:.0f} s away from the server's", fix)
 
 
-def _ready(client: Client) -> Check:
+def ready_checks(client: Client) -> Iterator[Check]:
+    """Checks whether the server is ready; each reason why it is not is a failure."""
     try:
         client.ready()
     except ApiError as error:
-        return Check("ready", "fail", error.detail, "wait if it is starting; else see its log")
+        for reason in error.problem.reasons or [error.detail]:
+            yield Check("ready", "fail", reason, "wait if it is starting; else see its log")
     except RotaError as error:
-        return Check("ready", "fail", str(error), "see the server's log")
-    return Check("ready", "ok", "accepts and schedules")
+        yield Check("ready", "fail", str(error), "see the server's log")
+    else:
+        yield Check("ready", "ok", "accepts and schedules")
+
+
+def _quarantine(client: Client, endpoint: Endpoint, *, repair: bool) -> Iterator[Check]:
+    try:
+        jobs = client.call(admin_calls.list_quarantine(limit=PAGE_ITEMS_MAX)).items
+        yield from quarantine_checks(jobs)
+        if repair:
+            yield from repair_checks(client.call(admin_calls.repair_quarantine()))
+    except RotaError as error:
+        # Only an admin sees the quarantine; for others the cluster's warnings count the jobs.
+        if repair:
+            fix = "use an admin's token, or --store DSN"
+            yield Check("repair", "fail", explain(error, endpoint), fix)
 
 
 def _server_checks(client: Client, endpoint: Endpoint) -> Iterator[Check]:
@@ -256,6 +399,7 @@ def cluster_checks(view: ClusterView) -> Iterator[Check]:
         yield Check("cluster", "ok", f"{nodes}, {view.leader} leads; durability {view.durability}")
     for warning in view.warnings:
         yield Check("cluster", "warn", warning, "see: rota cluster")
+    yield from loss_checks(view.lost_records, len(view.losses))
 
 
 def workers_check(stats: StatsView, endpoint: Endpoint) -> Check:

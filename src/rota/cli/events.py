@@ -398,8 +398,8 @@ def listen(ctx: click.Context, *, config: Path, check: bool) -> None:
 
 
 async def _listen(config: Any) -> int:
-    from rota.cli.start.server_log import set_up_log
     from rota.events.service import serve
+    from rota.processes.process_log import set_up_log
     from rota.sdk import AsyncClient
 
     set_up_log()

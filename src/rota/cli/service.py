@@ -24,6 +24,7 @@ from rota.cli.render import (
     count,
     local,
     plain,
+    plural,
     print_object,
     put,
     rich_text,
@@ -165,11 +166,20 @@ def _draw_cluster(view: ClusterView) -> None:
         ("leader", leader),
         ("epoch", str(view.epoch)),
         ("durability", plain(view.durability)),
+        *_loss_facts(view),
         *(("warning", Styled(plain(one), "yellow")) for one in view.warnings),
     ]
     show_facts(facts)
     click.echo()
     show_table(NODE_COLUMNS, view.nodes, empty="no servers")
+
+
+def _loss_facts(view: ClusterView) -> list[tuple[str, Cell]]:
+    if not view.losses:
+        return []
+    newest = view.losses[-1]
+    text = f"{plural(view.lost_records, 'record')} in {plural(len(view.losses), 'failover')}"
+    return [("lost", Styled(f"{text}, the last at {local(newest.at)}", "yellow"))]
 
 
 def _lag(lag: LagView) -> str:

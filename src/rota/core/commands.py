@@ -338,6 +338,8 @@ class Refilled(Input, frozen=True, kw_only=True):
 
     refill: Refill
     jobs: tuple[JobRecord, ...]
+    damaged: tuple[int, ...] = ()
+    """Arrival numbers of jobs that the store has but cannot read."""
 
 
 class ScheduleInput(Idempotent, frozen=True, kw_only=True):

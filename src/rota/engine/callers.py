@@ -94,6 +94,10 @@ class Callers:
             if pending.entry is not None and not isinstance(reply, Refusal)
         ]
 
+    def entries_in_turn(self) -> list[int]:
+        """Returns the entries of the store's inbox among the inputs of the turn under way."""
+        return [pending.entry for pending in self._in_turn if pending.entry is not None]
+
     def encode_answers(self, outcome: Outcome) -> None:
         """Has answers to workers encoded in the loop's next round, during the append."""
         if outcome.answers:

@@ -6,12 +6,14 @@ primary.
 
 from __future__ import annotations
 
+from itertools import count
+
 import structlog
 
 from rota.engine.background import BackgroundTask
 from rota.engine.beat import beat
-from rota.engine.limits import DURABILITY_LOOK_S
-from rota.store.protocol import ONE_DISK, DurabilityLevel, Store, StoreError
+from rota.engine.limits import DURABILITY_LOOK_S, LOSSES_LOOK_EVERY
+from rota.store.protocol import ONE_DISK, DurabilityLevel, Losses, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 
@@ -24,6 +26,8 @@ class DurabilityMonitor:
         self._store = store
         self._found = ONE_DISK
         self._task = BackgroundTask("rota-durability")
+        self.losses = Losses()
+        """What failovers of the database have lost, as of some seconds ago."""
 
     @property
     def level(self) -> DurabilityLevel:
@@ -48,6 +52,7 @@ class DurabilityMonitor:
     async def start(self) -> None:
         """Checks once, then every few seconds."""
         await self.look()
+        await self.look_for_losses()
         self._task.start(self._watch())
 
     async def stop(self) -> None:
@@ -64,10 +69,17 @@ class DurabilityMonitor:
             if warning not in before.warnings:
                 log.warning("durability_at_risk", reason=warning)
 
+    async def look_for_losses(self) -> Losses:
+        """Asks which records failovers have lost."""
+        self.losses = await self._store.journal.losses()
+        return self.losses
+
     async def _watch(self) -> None:
-        while True:
+        for number in count(1):
             await beat(DURABILITY_LOOK_S)
             try:
                 await self.look()
+                if number % LOSSES_LOOK_EVERY == 0:
+                    await self.look_for_losses()
             except StoreError:
                 continue  # the engine reports that the store is away; the last level stays

@@ -55,6 +55,15 @@ DURABLE_INBOX_LOOK_S_MIN = 0.1
 """Pause before it reads more, after there were some."""
 DURABLE_INBOX_LOOK_S_MAX = 0.5
 """Its longest pause while there are none: an idle database is left alone."""
+INBOX_FAILURES_MAX = 3
+"""Failed turns with such a submission after which it is refused. From the second on it is alone in
+its turn among those of the inbox, so that it can be told from its neighbours."""
+INBOX_PRELOADS_MAX = 20
+"""How often a submission is read for again at once when what it needs has changed meanwhile."""
+INBOX_REASON_CHARS = 1_000
+"""The reason for which a submission is set aside: what somebody reads in a list."""
+UNHEALTHY_MS = 10_000
+"""How long something must be wrong until a server says that it is not ready: less is a failover."""
 REFILL_RETRY_S = 0.5
 """Pause after a refill that the store could not read."""
 HEADS_KEPT = 4_096
@@ -63,6 +72,8 @@ COLD_MS = 60_000
 """How long a standby keeps no copy of live jobs after it found that jobs are spilled."""
 DURABILITY_LOOK_S = 2.0
 """How often the database is asked for its durability: a lost standby shows soon."""
+LOSSES_LOOK_EVERY = 5
+"""One of so many of these looks also asks which records failovers have lost."""
 ANNOUNCE_S = 1.0
 """How often a server announces itself to the others."""
 REACHABILITY_LOOK_S = 0.5
@@ -124,10 +135,12 @@ class EngineLimits:
     clock_look_s: float = CLOCK_LOOK_S
     cold_ms: int = COLD_MS
     refill_retry_s: float = REFILL_RETRY_S
+    unhealthy_ms: int = UNHEALTHY_MS
     retention_every_s: float = RETENTION_EVERY_S
     durable_inbox_entries: int = DURABLE_INBOX_ENTRIES
     durable_inbox_look_s_min: float = DURABLE_INBOX_LOOK_S_MIN
     durable_inbox_look_s_max: float = DURABLE_INBOX_LOOK_S_MAX
+    inbox_failures_max: int = INBOX_FAILURES_MAX
     seen_after_ms: int = SEEN_AFTER_MS
     reachability_alone_look_s: float = REACHABILITY_ALONE_LOOK_S
 

@@ -70,11 +70,13 @@ from rota.engine.ports import (
 )
 from rota.engine.refills import Refills
 from rota.engine.standby import Standby, build_scheduler
+from rota.store.errors import DamagedError, FileGoneError
 from rota.store.protocol import (
     GENESIS,
     DivergedError,
     FencedError,
     OtherDatabaseError,
+    ProjectionStatus,
     Store,
     StoreError,
     StoreFullError,
@@ -89,7 +91,7 @@ def unready_reason(error: Exception) -> str:
         return "the data disk is full: free some space"
     if isinstance(error, FencedError):
         return "another server leads"
-    if isinstance(error, OtherDatabaseError | DivergedError):
+    if isinstance(error, OtherDatabaseError | DamagedError | DivergedError | FileGoneError):
         return str(error)
     return "reading the store"
 
@@ -152,14 +154,14 @@ class Engine:
         self._observer = observer
         self._election = LeaderElection(store.journal, clock, member)
         self._standby = Standby(store, clock, timing.window.fifo_group, member.limits)
-        self._refills = Refills(store.journal, self._take_refills, member.limits)
+        self._refills = Refills(store.journal, self._take_refills, clock, member.limits)
         self._renewal = LeadershipRenewal(self._election, self._leadership_changed)
         self._callers = Callers(member.limits)
         self._key_filter = KeyFilter(store.queries, clock, member.limits)
         self._clock_monitor = ClockMonitor(clock)
         self._projection_lag = ProjectionLag(clock)
         self._wake: asyncio.Future[None] | None = None
-        self._in_turn = False
+        self._in_turn = self._renews_late = False
         self._lookers = Lookers()
         self._forecaster = Forecaster(clock, self._look)
         self._outlooks = Outlooks(clock, self._forecaster, self._look, self._ready_scheduler)
@@ -265,7 +267,9 @@ class Engine:
                 self._store, self.clock, self._read_spec, self._post_entry, self._limits
             )
             # Jobs that came while no server led go before new ones.
-            self._inbox_task.start(reader.run(self._open, self._key_filter.inbox_drained))
+            self._inbox_task.start(
+                reader.run(self._election.epoch, self._open, self._key_filter.inbox_drained)
+            )
 
     def _open(self) -> None:
         self._is_open = True
@@ -292,9 +296,17 @@ class Engine:
             is_bug = not isinstance(error, StoreError)
             log.error(event, reason=str(error), exc_info=is_bug)
         self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
+        if self._in_turn and not isinstance(error, StoreError | UnavailableError):
+            await self._count_inbox_failures()
         self._in_turn = False
         await self._end_term()
         await self._lookers.let_look()
+
+    async def _count_inbox_failures(self) -> None:
+        """Counts the failed turn at the inbox entries in it: one of them may be the cause."""
+        if entries := self._callers.entries_in_turn():
+            with suppress(StoreError):  # then one more turn fails
+                await self._journal.count_inbox_failures(entries)
 
     def suspect_leader(self, epoch: int) -> None:
         """Notes that the leader of `epoch` does not answer this server any more; 0: it does."""
@@ -344,13 +356,20 @@ class Engine:
             seq=self._head.seq if leads else self._standby.seq,
         )
 
+    @property
+    def suspects_leader(self) -> bool:
+        """Whether the leader does not answer this server any more."""
+        return (
+            self._election.suspected != 0 and self._election.suspected == self._election.row.epoch
+        )
+
     async def post(self, event: AnyInput) -> AnyReceipt:
         """Decides one input; returns its receipt when it is durable."""
         if not self.ready:
             raise UnavailableError(f"not ready: {self._trouble}")
         return await self._step(event)
 
-    async def _post_entry(self, event: AnyInput, entry: int) -> AnyReceipt:
+    async def _post_entry(self, event: AnyInput, entry: int | None) -> AnyReceipt:
         if not self._decides:
             raise UnavailableError(f"not ready: {self._trouble}")
         return await self._step(event, entry)
@@ -422,6 +441,8 @@ class Engine:
 
     def _leadership_changed(self) -> None:
         """Reacts to leadership that was renewed or lost, or whose trust has ended."""
+        if self._renews_late:
+            return  # the turn under way learns it
         if not self._election.trusted:
             self._trouble = "the leader could not renew its leadership: it cannot reach the store"
             self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
@@ -462,6 +483,8 @@ class Engine:
         )
         scheduler = self._ready_scheduler()
         outcome = scheduler.turn(events, now)
+        if not self._election.trusted:
+            await self._renew_late()
         decided, consumed = self.clock.fine_s(), self._callers.consumed(outcome)
         if outcome.writes:
             self._callers.encode_answers(outcome)
@@ -491,6 +514,17 @@ class Engine:
         self._observer.turn_finished(outcome, durable - decided, durable - began)
         self._forecaster.observe_turn(outcome, scheduler, now)
 
+    async def _renew_late(self) -> None:
+        """Renews leadership that ended during a long turn, before anything of it leaves.
+
+        FencedError: another server leads, and the turn is void.
+        """
+        self._renews_late = True
+        try:
+            await self._election.renew()
+        finally:
+            self._renews_late = False
+
     def _take_refills(self, answers: Sequence[Refilled]) -> None:
         # Beyond the inbox's limit: without these jobs the polls that wait in it may find none.
         for answer in answers:
@@ -500,6 +534,15 @@ class Engine:
     def projection_lag_s(self) -> float:
         """Returns for how long the oldest record missing from the tables has been durable."""
         return self._projection_lag.seconds(self._journal.projection.projected)
+
+    @property
+    def projection(self) -> ProjectionStatus:
+        """Status of the projection, as far as this server knows."""
+        return self._journal.projection
+
+    def refills_waiting_ms(self) -> Millis:
+        """Returns for how long the oldest read of spilled jobs has been under way."""
+        return self._refills.waiting_ms()
 
     # Questions, answered from memory; `Brain` in ports.py describes them
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import structlog
 from msgspec.structs import replace
 
 from rota.core.commands import Refilled
-from rota.core.model import JobId, JobRecord
+from rota.core.model import JobId, JobRecord, Millis
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
 from rota.engine.limits import EngineLimits
+from rota.engine.ports import Clock
 from rota.store.projection.shards import shard_of
 from rota.store.protocol import JournalStore, Seq, SpilledJobs, StoreError
 from rota.store.table_changes import spill_queue_of
@@ -31,19 +31,19 @@ class SpillTail:
     """Newest records, as far as they put jobs into spill queues or take them out."""
 
     def __init__(self) -> None:
-        self._records: deque[tuple[Seq, Sequence[JobRecord], Sequence[JobId]]] = deque()
+        self._records: deque[tuple[Seq, Mapping[JobId, JobRecord | None]]] = deque()
+        """By record: each job that it puts into a spill queue, or takes out (None)."""
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite]) -> None:
         """Notes a durable record."""
-        spilled: list[JobRecord] = []
-        left: list[JobId] = []
+        moved: dict[JobId, JobRecord | None] = {}
         for write in writes:
             if isinstance(write, PutJob) and spill_queue_of(write.life):
-                spilled.append(JobRecord(write.id, write.spec, write.life))
+                moved[write.id] = JobRecord(write.id, write.spec, write.life)
             elif isinstance(write, PutJob | MoveJob | DropJob):
-                left.append(write.id)
-        if spilled or left:
-            self._records.append((seq, spilled, left))
+                moved[write.id] = None
+        if moved:
+            self._records.append((seq, moved))
 
     def forget(self, projected: Seq) -> None:
         """Forgets what all tables have."""
@@ -51,7 +51,7 @@ class SpillTail:
             self._records.popleft()
 
     def clear(self) -> None:
-        """Forgets all: no job is spilled."""
+        """Forgets all: no table has a job that is spilled no longer."""
         self._records.clear()
 
     def complete(
@@ -61,20 +61,24 @@ class SpillTail:
         jobs = {job.id: job for job in read}
         # Beyond the last job that was read the tables may have more, which come first.
         last = read[-1].spec.arrival_number if len(read) == wanted.limit else None
-        for seq, spilled, left in self._records:
-            for job in spilled:
-                number = job.spec.arrival_number
-                if (
-                    job.life.line == wanted.spill_queue
-                    and number > wanted.after
-                    and (last is None or number < last)
-                    and _lacks(at, job.id, seq)
-                ):
-                    jobs[job.id] = job
-            for job_id in left:
-                if _lacks(at, job_id, seq):
+        for seq, moved in self._records:
+            for job_id, job in moved.items():
+                if not _lacks(at, job_id, seq):
+                    continue
+                if job is not None and _is_among(job, wanted, last):
+                    jobs[job_id] = job
+                else:
                     jobs.pop(job_id, None)
         return sorted(jobs.values(), key=_by_arrival)[: wanted.limit]
+
+
+def _is_among(job: JobRecord, wanted: Refill, last: int | None) -> bool:
+    number = job.spec.arrival_number
+    return (
+        job.life.line == wanted.spill_queue
+        and number > wanted.after
+        and (last is None or number < last)
+    )
 
 
 def _lacks(at: SpilledJobs, job_id: JobId, seq: Seq) -> bool:
@@ -85,36 +89,50 @@ class Refills:
     """Runs the reads of spilled jobs; `put` receives the answers, as inputs of the next turn."""
 
     def __init__(
-        self, journal: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+        self,
+        journal: JournalStore,
+        put: Callable[[Sequence[Refilled]], None],
+        clock: Clock,
+        limits: EngineLimits,
     ) -> None:
+        self._clock = clock
         self._limits = limits
         self._journal = journal
         self._put = put
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Seq] = {}
+        """Each with a record that the tables had when its newest read began."""
+        self._since: dict[asyncio.Task[None], Millis] = {}
+        """With the time at which each began, by the steady clock."""
         self._tail = SpillTail()
-        self._reads = count()
-        self._read_from: dict[int, Seq] = {}
-        """How far all tables were when each read under way began: it may see them so."""
-        self._spilled_at = Seq(0)
-        """The newest record after which any job was spilled."""
+        self._spills, self._spilled_until = False, Seq(0)
 
     def note(self, seq: Seq, writes: Iterable[AnyWrite], *, spills: bool) -> None:
         """Notes a durable record; `spills`: whether any job is spilled now."""
-        if spills:
-            self._spilled_at = seq
-        seen = min((self._journal.projection.projected, *self._read_from.values()))
-        if seen < self._spilled_at:
-            # Tables that are behind may show jobs as spilled though none is.
-            self._tail.note(seq, writes)
-            self._tail.forget(seen)
-        else:
+        if spills or self._spills:
+            self._spilled_until = seq
+        self._spills = spills
+        # What is read may be as old as the read.
+        projected = min((self._journal.projection.projected, *self._tasks.values()))
+        if projected >= self._spilled_until:
             self._tail.clear()
+            return
+        self._tail.note(seq, writes)
+        self._tail.forget(projected)
 
     def fetch(self, wanted: Sequence[Refill]) -> None:
         """Reads jobs for a durable turn."""
         task = asyncio.create_task(self._fetch(wanted), name="rota-refill")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._tasks[task] = self._journal.projection.projected
+        self._since[task] = self._clock.steady()
+        task.add_done_callback(self._ended)
+
+    def waiting_ms(self) -> Millis:
+        """Returns for how long the oldest read has been under way; 0: none is."""
+        return self._clock.steady() - min(self._since.values()) if self._since else 0
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._since.pop(task, None)
 
     async def close(self) -> None:
         """Cancels all reads: the next scheduler asks for itself."""
@@ -122,40 +140,36 @@ class Refills:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tail.clear()
+        self._spills, self._spilled_until = False, Seq(0)
 
     async def _fetch(self, wanted: Sequence[Refill]) -> None:
-        left = list(wanted)
+        left, task = list(wanted), asyncio.current_task()
+        assert task is not None
         while left:
+            self._tasks[task] = self._journal.projection.projected
             try:
-                left = await self._read(left)
+                found = await self._journal.read_spilled(left)
             except Exception as error:
                 # After any error it asks again: workers wait for these jobs, and nobody else asks.
                 unexpected = not isinstance(error, StoreError)
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
                 await asyncio.sleep(self._limits.refill_retry_s)
-
-    async def _read(self, wanted: Sequence[Refill]) -> list[Refill]:
-        """Reads and answers; returns what must be read on.
-
-        The records that the tables lack as they are read stay in the tail meanwhile.
-        """
-        number = next(self._reads)
-        self._read_from[number] = self._journal.projection.projected
-        try:
-            return self._answer(wanted, await self._journal.read_spilled(wanted))
-        finally:
-            del self._read_from[number]
+                continue
+            left = self._answer(left, found)
 
     def _answer(self, wanted: Sequence[Refill], found: SpilledJobs) -> list[Refill]:
         """Answers what was read; returns what must be read on, because all of it had moved."""
         answers: list[Refilled] = []
         left: list[Refill] = []
-        for refill, read in zip(wanted, found.jobs, strict=True):
+        for number, (refill, read) in enumerate(zip(wanted, found.jobs, strict=True)):
             jobs = self._tail.complete(refill, read, found)
+            damaged = found.damaged[number] if found.damaged else ()
+            if damaged:
+                log.error("stored_row_damaged", queue=refill.spill_queue, arrival_numbers=damaged)
             if not jobs and len(read) == refill.limit:
                 left.append(replace(refill, after=read[-1].spec.arrival_number))
             else:
-                answers.append(Refilled(refill=refill, jobs=tuple(jobs)))
+                answers.append(Refilled(refill=refill, jobs=tuple(jobs), damaged=damaged))
         if answers:
             self._put(answers)
         return left

@@ -8,20 +8,33 @@ which age on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from rota.core.model import Instant, Millis
 from rota.engine.background import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, EngineLimits
-from rota.engine.ports import Brain, Clock
-from rota.store.files.blobs import Blobs
-from rota.store.files.uploads import Spool
 from rota.store.limits import OBJECT_DELETIONS_AT_ONCE, UPLOAD_KEPT_S
 from rota.store.object_index import BundleQuery, ObjectIndex
-from rota.store.protocol import Store, StoreError
+from rota.store.protocol import Dropped, StoreError
+
+if TYPE_CHECKING:
+    # The background process imports this module, and has no use for what these bring along.
+    from rota.engine.ports import Brain, Clock
+    from rota.store.files.blobs import Blobs
+    from rota.store.files.uploads import Spool
 
 log = structlog.get_logger("rota.engine")
+
+
+class HasOldWork(Protocol):
+    """Store, or the part of it that deletes finished work."""
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops a bounded part of the work that ended before then."""
+        ...
 
 
 class Retention:
@@ -29,17 +42,21 @@ class Retention:
 
     def __init__(
         self,
-        store: Store,
-        brain: Brain,
+        store: HasOldWork,
+        clock: Clock,
+        leads: Callable[[], bool],
         age_ms: Millis | None,
         limits: EngineLimits = ENGINE_LIMITS,
     ) -> None:
-        """Sets the age; `age_ms` None: finished work is kept for ever."""
+        """Sets the age; `age_ms` None: finished work is kept for ever.
+
+        `leads` says whether this server leads: others leave the work to it.
+        """
         self._limits = limits
         self._store = store
-        self._brain = brain
+        self._leads = leads
         self._age_ms = age_ms
-        self._wall_clock = _SteadyWallClock(brain.clock)
+        self._wall_clock = _SteadyWallClock(clock)
         self._task = BackgroundTask("rota-retention")
 
     def start(self) -> None:
@@ -63,7 +80,7 @@ class Retention:
         jobs."""
         jobs = 0
         more = True
-        while more and self._brain.standing().leads:
+        while more and self._leads():
             dropped = await self._store.drop_before(before)
             jobs, more = jobs + dropped.jobs, dropped.more
             if more:

@@ -22,7 +22,9 @@ from rota.core.scheduler import Scheduler
 from rota.engine.leadership import LeaderElection
 from rota.engine.limits import FOLLOW_RECORDS, HEADS_KEPT, EngineLimits
 from rota.engine.ports import Clock
+from rota.engine.restorable import restorable
 from rota.engine.time_zones import load_zone
+from rota.store.limits import DAMAGED_ROWS_NOTED
 from rota.store.projection.live_state import JournalGapError, LiveState
 from rota.store.protocol import (
     DivergedError,
@@ -41,14 +43,17 @@ log = structlog.get_logger("rota.engine")
 
 
 async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    """Builds a scheduler from a snapshot.
+    """Builds a scheduler from a snapshot, and logs what cannot be restored.
 
     In a thread: hundreds of thousands of jobs take seconds, in which leadership must be renewed.
     """
     return await asyncio.to_thread(_build, snapshot, timing, now)
 
 
-def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+def _build(stored: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    snapshot, left_out = restorable(stored)
+    for line in left_out[:DAMAGED_ROWS_NOTED]:
+        log.error("stored_row_damaged", reason=line)
     scheduler = Scheduler(timing, now, load_zone)
     # A million records are made at once and live long: collecting garbage meanwhile finds none.
     gc.disable()
@@ -94,8 +99,6 @@ class Standby:
         self._copy: LiveState | None = None
         self._seq = Seq(0)
         self._cold_until: Millis | None = None
-        self._is_compared = False
-        """Whether the journal was compared with the lineage since the copy was dropped."""
         self.lineage = Lineage()
         self.unreadable = ""
         """The reason why it cannot follow: a newer program wrote records that this one cannot read.
@@ -109,7 +112,6 @@ class Standby:
     def forget(self) -> None:
         """Drops the copy: the next look reads the whole snapshot."""
         self._copy, self._cold_until = None, None
-        self._is_compared = False
 
     async def keep_up(self, *, insist: bool) -> Seq | None:
         """Reads on to the journal's end; None: this program cannot read a newer one's records.
@@ -125,7 +127,6 @@ class Standby:
             seq = await self.follow()
         except DivergedError as error:
             log.warning("standby_diverged", seq=self._seq, reason=str(error))
-            await self.find_loss()
             self.forget()
             seq = await self.follow()
         except NewerRecordError as error:
@@ -138,10 +139,6 @@ class Standby:
 
     async def follow(self) -> Seq:
         """Reads on to the journal's end."""
-        if self._copy is None and not self._is_compared:
-            # Who led until now knows records that no follower had read.
-            await self.find_loss()
-            self._is_compared = True
         copy = self._copy or await self._warm_up()
         if copy is None:
             self._seq = (await self._queries.head())[1]
@@ -157,7 +154,8 @@ class Standby:
             if copy.is_partial:
                 self._cool_down()
                 return await self.follow()
-            self.lineage.note(copy.head)
+            for record in records:
+                self.lineage.note(record.head)
         self._seq = copy.seq
         return self._seq
 
@@ -165,6 +163,9 @@ class Standby:
         if self._cold_until is not None and self._clock.steady() < self._cold_until:
             return None
         snapshot = await self._journal.load(self._kept)
+        # Before this end is noted: a loss shows at the newest one.
+        await self._find_loss()
+        self.lineage.note(snapshot.head)
         if snapshot.spill_counts:
             self._cool_down()
         else:
@@ -184,9 +185,9 @@ class Standby:
         A record of the last leader may still be on its way. If it takes the sequence number first,
         it is read and the next number tried.
         """
-        await self.find_loss(now)
         while True:
             snapshot = await self._read_up()
+            await self._find_loss()
             try:
                 head = await self._journal.append(election.epoch, snapshot.head, now, ())
             except FencedError:
@@ -211,14 +212,12 @@ class Standby:
             return await self._journal.load(self._kept)
         return self._copy.snapshot()
 
-    async def find_loss(self, now: Instant | None = None) -> None:
+    async def _find_loss(self) -> None:
         """Records a loss if the journal lacks what this server knew to be durable."""
-        oldest, _ = await self._queries.head()
-        if self.lineage.newest < oldest:
+        kept = await self._queries.head()
+        if self.lineage.newest < kept[0]:
             return  # it was away for so long that those records were dropped
-        loss = await self.lineage.find_loss(
-            self._journal, self._clock.now() if now is None else now
-        )
+        loss = await self.lineage.find_loss(self._journal, kept[1], self._clock.now())
         if loss is not None:
             log.error("records_lost", records=loss.records, after=loss.after)
             await self._journal.note_loss(loss)
@@ -240,10 +239,14 @@ class Lineage:
 
     def note(self, head: Head) -> None:
         """Notes an end that was read, or appended and confirmed."""
-        self._heads.append(head)
+        if head.seq:
+            self._heads.append(head)
 
-    async def find_loss(self, journal: JournalStore, now: Instant) -> Loss | None:
-        """Returns what the journal has lost of what was noted; then it is forgotten."""
+    async def find_loss(self, journal: JournalStore, end: Seq, now: Instant) -> Loss | None:
+        """Returns what the journal, which ends at `end`, has lost of what was noted.
+
+        Then it is forgotten.
+        """
         if not self._heads:
             return None
         newest = self._heads[-1]
@@ -251,6 +254,6 @@ class Lineage:
             return None
         kept = await journal.heads([head.seq for head in self._heads])
         common = [head.seq for head in self._heads if kept.get(head.seq) == head.hash]
-        after = max(common, default=Seq(self._heads[0].seq - 1))
+        after = max(common, default=min(Seq(self._heads[0].seq - 1), end))
         self._heads.clear()
         return Loss(now, newest.seq - after, after)

@@ -180,6 +180,8 @@ SERVICE = (
     Route("GET", "/attention", refuse_for_cell),
     Route("GET", "/timeline", refuse_for_cell),
     Route("GET", "/cluster", endpoints.show_cluster),
+    Route("GET", "/quarantine", refuse_for_cell),
+    Route("POST", "/quarantine/repair", refuse_for_cell),
     Route("GET", "/stream", stream.stream_changes),
     Route("GET", "/session", any_cell),
     Route("POST", "/session", endpoints.share_session),

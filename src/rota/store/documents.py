@@ -14,6 +14,9 @@ import msgspec
 
 from rota.core.model import Instant, Millis, RuntimeStats, Tenant
 from rota.core.policy import Policy
+from rota.store.checksums import opened, row_key, sealed
+from rota.store.damage import Damage
+from rota.store.errors import DamagedRowError
 from rota.store.limits import NODE_KEPT_MS
 from rota.store.table_changes import TableChanges
 
@@ -63,11 +66,11 @@ _decode_hook_body = msgspec.msgpack.Decoder(Hook).decode
 
 
 def encode_hook(hook: Hook) -> bytes:
-    return _encode_hook_body(hook)
+    return sealed(hook.name, _encode_hook_body(hook))
 
 
-def decode_hook(body: bytes) -> Hook:
-    return _decode_hook_body(body)
+def decode_hook(name: str, body: bytes) -> Hook:
+    return _decode_hook_body(opened("webhook endpoint", name, body))
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,28 +183,46 @@ class Settings(msgspec.Struct, frozen=True):
         )
 
 
+def setting_row(kind: str, name: str, body: bytes) -> tuple[str, str, bytes]:
+    """Returns kind, name, body."""
+    return (kind, name, sealed(row_key(kind, name), body))
+
+
+def setting_body(kind: str, name: str, body: bytes) -> bytes:
+    """Reads kind, name, body."""
+    return opened("setting", row_key(kind, name), body)
+
+
 def setting_rows(changes: TableChanges) -> list[tuple[str, str, bytes]]:
     """Returns (kind, name, body) of all that was set."""
-    found = [("tenant", name, _encode(one)) for name, one in changes.tenants.items()]
+    found = [setting_row("tenant", name, _encode(one)) for name, one in changes.tenants.items()]
     found += [
-        ("runtime", _SEPARATOR.join(key), _encode(one)) for key, one in changes.runtimes.items()
+        setting_row("runtime", _SEPARATOR.join(key), _encode(one))
+        for key, one in changes.runtimes.items()
     ]
     if changes.policy is not None:
-        found.append(("policy", "", _encode(changes.policy)))
+        found.append(setting_row("policy", "", _encode(changes.policy)))
     return found
 
 
-def read_settings(found: Iterable[tuple[str, bytes]]) -> Settings:
-    """Reads (kind, body) and leaves out other kinds, such as notes."""
+def read_settings(found: Iterable[tuple[str, str, bytes]], damage: Damage) -> Settings:
+    """Reads (kind, name, body) and leaves out other kinds, such as notes."""
     policy: Policy | None = None
     tenants: list[Tenant] = []
     runtimes: list[RuntimeStats] = []
-    for kind, body in found:
+    for kind, name, stored in found:
+        if kind not in ("policy", "tenant", "runtime"):
+            continue
+        try:
+            body = setting_body(kind, name, stored)
+        except DamagedRowError as error:
+            damage.note(error)
+            continue
         if kind == "policy":
             policy = _decode_policy(body)
         elif kind == "tenant":
             tenants.append(_decode_tenant(body))
-        elif kind == "runtime":
+        else:
             runtimes.append(_decode_runtime(body))
     tenants.sort(key=lambda one: one.name)
     runtimes.sort(key=lambda one: (one.tenant, one.name))

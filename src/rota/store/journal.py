@@ -8,11 +8,13 @@ older ones follow no further, and say so.
 The journal is a hash chain: each record's hash covers the record and the hash before it. Two
 journals that have the same hash at a position have the same records up to there, so a server that
 compares a position and a hash notices records that a failover lost or replaced, and damaged bytes.
+
+Why: docs/decisions/0032-journal-is-a-hash-chain.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -22,6 +24,7 @@ import msgspec
 from rota.core.model import Instant
 from rota.core.outcome import AnyWrite
 from rota.store.protocol import (
+    GENESIS,
     DivergedError,
     Epoch,
     Head,
@@ -92,6 +95,18 @@ def next_head(head: Head, epoch: Epoch, at: Instant, body: bytes) -> Head:
     return Head(seq, chain_hash(head.hash, seq, epoch, at, body))
 
 
+def hash_records(before: bytes, found: Iterable[Sequence[Any]]) -> list[tuple[int, bytes]]:
+    """Returns the positions and hashes of records that were stored without one, in their order.
+
+    Rows have seq, epoch, at, body; `before` is the hash of the record before the first.
+    """
+    hashes: list[tuple[int, bytes]] = []
+    for seq, epoch, at, body in found:
+        before = chain_hash(before, seq, epoch, at, body)
+        hashes.append((seq, before))
+    return hashes
+
+
 class ChainReader:
     """Reads stored records in their order; verifies that each follows the one before."""
 
@@ -114,6 +129,18 @@ class ChainReader:
         self.head = Head(Seq(seq), stored)
 
 
+def confirm_tables(head: Head, stored: bytes | None) -> None:
+    """Raises DivergedError unless the journal has the record up to which the tables are.
+
+    `stored` is the hash at that position. A journal that came from 0.1 may begin after it.
+    """
+    if head.seq and stored != head.hash and (stored, head.hash) != (None, GENESIS.hash):
+        raise DivergedError(
+            f"the journal does not have the record {head.seq} that the tables have: the journal is"
+            " damaged, or is not theirs: restore a backup"
+        )
+
+
 def follow_chain(after: Head, found: Sequence[Sequence[Any]], limit: int) -> list[JournalRecord]:
     """Returns the at most `limit` records after `after`, of rows that begin with `after` itself.
 
@@ -129,9 +156,12 @@ def follow_chain(after: Head, found: Sequence[Sequence[Any]], limit: int) -> lis
         stored = stored[1:]
     elif stored and stored[0][0] != after.seq + 1:
         # Older records were dropped: the chain begins anew, and the reader sees the gap.
-        return [
-            JournalRecord(Seq(row[0]), Epoch(row[1]), row[2], decode_record(row[4]), row[3])
-            for row in stored[:limit]
-        ]
+        seq, epoch, at, newest, body = stored[0]
+        first = JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body), newest)
+        return [first, *_read_chain(first.head, stored[1:limit])]
+    return _read_chain(after, stored[:limit])
+
+
+def _read_chain(after: Head, found: Sequence[Sequence[Any]]) -> list[JournalRecord]:
     chain_reader = ChainReader(after)
-    return [chain_reader.read(*row) for row in stored[:limit]]
+    return [chain_reader.read(*row) for row in found]

@@ -80,11 +80,11 @@ ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
 """Threads that wait for the disk with files."""
-POSTGRES_PROJECTION_WINDOW_WRITES = 50_000
+POSTGRES_PROJECTION_WINDOW_WRITES = 150_000
 """The same as PROJECTION_WINDOW_WRITES where a projection holds up no append: wider, so that under
 load most jobs have ended within it. One that has not is written two or three times, into all
 indexes."""
-PROJECTION_BEGIN_WRITES = 20_000
+PROJECTION_BEGIN_WRITES = 150_000
 """Writes from which PostgreSQL's projection begins, with no reader waiting: few enough that it
 works beside the loop all the time, and that little is left to do when the last job has ended."""
 PROJECTION_LAG_S = 0.5
@@ -134,10 +134,15 @@ CLOSE_S = 2.0
 """How long closing a connection may take when a server stops."""
 PROJECTION_WAIT_S = 2.0
 """How long a reader waits for the projection before it is asked to try again."""
+PROJECTION_AT_HAND_BYTES = 64 * 1024 * 1024
+"""Appended records that a projector keeps until they are projected, so that it need not read them:
+a second of the highest load."""
 PROJECTION_BEHIND_WRITES_MAX = 200_000
 """Writes behind from which a reader does not wait at all: that would take longer anyway."""
 PROJECTION_TICK_S = 0.005
 """How often a projector looks at the tables while a reader waits for another process to project."""
+PROJECTION_YIELD_S = 0.1
+"""Pause of a projector that finds the tables locked by another one."""
 PROJECTION_WATCH_S = 0.5
 """How often a projector that has nothing to do looks whether the one of the leader moves the
 tables."""
@@ -190,6 +195,10 @@ FREE_PAGES_KEPT = 4_000
 """Free pages (of 4 KiB) that a SQLite file keeps for what comes next."""
 FREE_PAGES_PER_DROP = 2_000
 """Free pages that one call of `drop_before` gives back to the disk at most."""
+QUARANTINED_WRITES_SHOWN = 10
+"""Writes shown of each job in quarantine: the first says what could not be written."""
+QUARANTINED_WRITE_BYTES_SHOWN = 16_384
+"""A larger one is not shown: somebody reads it."""
 SWEEP_EXECUTIONS = 200
 """Executions of deleted jobs whose logs and files are removed at once."""
 UPKEEP_EVERY_MS = 5 * 60 * 1000
@@ -207,6 +216,19 @@ NODE_KEPT_MS = 24 * 3600 * 1000
 """How long a server that says nothing stays listed: an operator should see that one is missing."""
 INBOX_PUT_TRIES = 5
 """How often a submission is put again because an entry with its key has just left the inbox."""
+INBOX_TAKE_BYTES = 64 * 1024 * 1024
+"""Bodies of inbox entries read at once, or a single larger one: a leader holds them all in
+memory."""
+INBOX_SPEC_BYTES_MAX = 33 * 1024 * 1024
+"""The body of an entry that an application made by SQL. `rota.submit` takes as much as POST /jobs,
+and adds an id; what is larger was not made by it, and is not read."""
+INBOX_SET_ASIDE_MS = 7 * 24 * 3600 * 1000
+"""How long the reason stays for which an inbox entry was set aside: its submitter may look after a
+weekend."""
+INBOX_SET_ASIDE_MAX = 10_000
+"""Reasons that are kept: an application that goes wrong submits without end."""
+INBOX_SET_ASIDE_BODY_BYTES = 16 * 1024
+"""A body up to this size is kept beside the reason: together a full table takes 160 MiB."""
 CHECKUP_S = 10.0
 """How long `rota doctor` and `rota migrate --check` wait for one answer of the database."""
 OBJECT_BYTES_MAX = 16 * 1024 * 1024 * 1024
@@ -235,6 +257,18 @@ INTENT_MS = 24 * 3600 * 1000
 """How long an object stays that was put and never referred to: longer than any upload takes."""
 UPLOAD_KEPT_S = 24 * 3600.0
 """How long an interrupted upload can be resumed."""
+DAMAGED_ROWS_NOTED = 1_000
+"""Damaged rows that a server remembers to have logged: a lost disk page must not fill the log."""
+DAMAGE_FOUND_MAX = 20
+"""Findings of `rota doctor` in one file: with more than a few it is restored as a whole."""
+DAMAGE_LOOKED_BYTES = 256 * 1024 * 1024
+"""Files up to this size are checked by every `rota doctor`, in seconds; larger ones if asked."""
+DAMAGE_ROWS_LOOKED = 200_000
+"""Rows of each table on PostgreSQL that `rota doctor` checks: a few seconds."""
+DECODED_ROWS_AT_ONCE = 500
+"""Rows whose checksums are compared together: they fit into the processor's caches."""
+SEALED_ROWS_AT_ONCE = 2_000
+"""Rows of a store of 0.1 that get their checksums with one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +281,8 @@ class StoreLimits:
     free_pages_per_drop: int = FREE_PAGES_PER_DROP
     tokens_max: int = TOKENS_MAX
     audit_drops_min: int = AUDIT_DROPS_MIN
+    inbox_take_bytes: int = INBOX_TAKE_BYTES
+    inbox_set_aside_max: int = INBOX_SET_ASIDE_MAX
     spool_uploads_max: int = SPOOL_UPLOADS_MAX
     journal_partition_records: int = JOURNAL_PARTITION_RECORDS
     spilled_rows_per_fetch: int = SPILLED_ROWS_PER_FETCH

@@ -17,7 +17,11 @@ from typing import Any
 import apsw
 import msgspec
 
-from rota.store.protocol import SchemaError, StoreError
+from rota.store.checksums import row_key, sealed
+from rota.store.journal import hash_records
+from rota.store.limits import LOAD_RECORDS_PER_FETCH
+from rota.store.protocol import GENESIS, SchemaError, StoreError
+from rota.store.stored_bodies import BODIES, SQLITE_LOG_KEY, StoredBodies
 
 _RECORD_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -45,11 +49,11 @@ class Migration(msgspec.Struct, frozen=True):
 _NEWEST_OF_0_1 = frozenset(
     {
         (9, "da3578bb0fe9c111141f2ee9f32670fa5b41880e8bb557cefc3aaa1f02545d61"),
+        (1, "c5848f26aa5fde1942dfa71e0faf7d7abd4ad1b326ba42406cc99ad7a5f4940e"),
         (13, "15a3bb532022eea18cce81faead8fb93c1e494fe4c88ef736f524d9eb9acd1fa"),
     }
 )
-"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. The baseline of logs.db is
-the one file of 0.1, so it stays as it is to the byte."""
+"""The last step of 0.1 and its checksum, in rota.db, in logs.db and on PostgreSQL."""
 _FROM_0_1 = "from_0_1.sql"
 
 
@@ -116,12 +120,15 @@ def left_behind(where: str, found: int, newest: int) -> SchemaError:
 
 
 def migrate_sqlite(
-    connection: apsw.Connection, known: Sequence[Migration], *, from_0_1: bool = False
+    connection: apsw.Connection, known: Sequence[Migration], *, from_0_1: str = ""
 ) -> int:
-    """Brings a database up to date, all steps or none; returns how many there were to do."""
+    """Brings a database up to date, all steps or none; returns how many there were to do.
+
+    `from_0_1` is the dialect of a database that may be of 0.1.
+    """
     where = connection.filename
     if from_0_1:
-        _take_over_0_1(connection, known[0])
+        _take_over_0_1(connection, known[0], from_0_1)
     if connection.table_exists("main", "migrations"):
         # Checked without the write lock, so that opening an up-to-date file writes nothing.
         missing = missing_migrations(_applied(connection), known, where)
@@ -141,18 +148,52 @@ def migrate_sqlite(
     return len(missing)
 
 
-def _take_over_0_1(connection: apsw.Connection, baseline: Migration) -> None:
+def _take_over_0_1(connection: apsw.Connection, baseline: Migration, dialect: str) -> None:
     """Has no effect on any other database."""
+    connection.create_scalar_function("sealed", _sealed, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.table_exists("main", "migrations") and is_of_0_1(_applied(connection)):
-            connection.execute(step_from_0_1("sqlite").sql).fetchall()
+            for one in BODIES[dialect]:
+                _seal(connection, one)
+            connection.execute(step_from_0_1(dialect).sql).fetchall()
+            if dialect == "sqlite":
+                _chain_journal(connection)
             connection.execute(_RECORD_TABLE)
             _record(connection, baseline)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _sealed(*values: Any) -> Any:
+    body, *keys = values
+    return sealed(row_key(*keys), body)
+
+
+def _seal(connection: apsw.Connection, stored: StoredBodies) -> None:
+    keys = ", ".join(SQLITE_LOG_KEY.get(key, key) for key in stored.keys)
+    bodies = ", ".join(f"{body} = sealed({body}, {keys})" for body in stored.bodies)
+    connection.execute(f"UPDATE {stored.table} SET {bodies}")
+
+
+def _chain_journal(connection: apsw.Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := connection.execute(
+        "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
+        (seq, LOAD_RECORDS_PER_FETCH),
+    ).fetchall():
+        hashes = hash_records(newest, found)
+        connection.executemany(
+            "UPDATE journal SET hash = ?2 WHERE seq = ?1",
+            hashes,
+        )
+        seq, newest = hashes[-1]
+    connection.execute(
+        "UPDATE projection_shards SET folded_hash = j.hash FROM journal j WHERE j.seq = folded_seq"
+    )
 
 
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from rota.core.model import ExecutionId, Instant
+from rota.store.checksums import opened, sealed
 
 Format: TypeAlias = Literal["file", "zip", "tar"]
 
@@ -119,11 +120,11 @@ def to_large_output(execution_id: str, name: str, size: int, sha256: str, key: s
 
 def encode_bundle(bundle: Bundle) -> bytes:
     """Encodes it for the table; the time of last use has a column of its own."""
-    return _encode(bundle)
+    return sealed(bundle.id, _encode(bundle))
 
 
-def decode_bundle(body: bytes, used_at: Instant) -> Bundle:
-    return msgspec.structs.replace(_decode(body), used_at=used_at)
+def decode_bundle(bundle_id: str, body: bytes, used_at: Instant) -> Bundle:
+    return msgspec.structs.replace(_decode(opened("bundle", bundle_id, body)), used_at=used_at)
 
 
 _encode = msgspec.msgpack.Encoder().encode

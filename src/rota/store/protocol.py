@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NewType, Protocol
 
@@ -25,6 +25,7 @@ from rota.core.schedule_model import Calendar, Occurrence, Schedule
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.batched_lookup import Keys
 from rota.store.documents import Hooks, Nodes, Notes, Settings
+from rota.store.errors import StoreError as StoreError
 from rota.store.object_index import ObjectIndex
 from rota.store.queries import (
     EventQuery,
@@ -37,6 +38,9 @@ from rota.store.queries import (
     TriggerDecisionQuery,
 )
 from rota.store.tokens import TokenStore
+
+Epoch = NewType("Epoch", int)
+Seq = NewType("Seq", int)
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -163,11 +167,22 @@ class InboxKind(StrEnum):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """Submission that no leader has seen yet; ids give the order of arrival."""
+    """Submission that no leader has accepted yet; ids give the order of arrival."""
 
     id: int
-    kind: InboxKind
+    kind: str
+    """An InboxKind, or one that only a newer program knows."""
     body: bytes
+    job_ids: tuple[JobId, ...] = ()
+    """The jobs in it, as its submitter knows them; empty if nobody does."""
+    failures: int = 0
+    """How many turns that had this entry among their inputs have failed."""
+    reason: str = ""
+    """Why it was set aside, by this leader or an earlier one."""
+    is_refused: bool = False
+    """Whether it was set aside for good: only the job that shows the reason is missing."""
+    is_too_large: bool = False
+    """Whether the body was left out, because no server would have put one so large."""
 
 
 class Inbox(Protocol):
@@ -182,8 +197,27 @@ class Inbox(Protocol):
         """
         ...
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """Returns the oldest entries; they stay until an append consumes them."""
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
+        """Returns the oldest entries; they stay until an append consumes them.
+
+        Returns fewer than `limit` if their bodies are large, and none that was set aside in
+        `epoch`.
+        """
+        ...
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        """Keeps, for their submitters, the reasons why entries cannot be accepted.
+
+        The entries stay until they are consumed or dropped. With `epoch`, they are not taken in
+        that epoch any more; without, they are about to be consumed or dropped. Reasons of entries
+        that are gone are removed when they are old, or too many.
+        """
+        ...
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        """Counts that a turn with these entries among its inputs failed."""
         ...
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
@@ -227,10 +261,6 @@ class Histories(Protocol):
         ...
 
 
-Epoch = NewType("Epoch", int)
-Seq = NewType("Seq", int)
-
-
 class Head(msgspec.Struct, frozen=True, gc=False):
     """End of the journal: its newest position, and the hash of all records up to there."""
 
@@ -240,10 +270,6 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 GENESIS = Head(Seq(0), bytes(16))
 """Head of an empty journal."""
-
-
-class StoreError(Exception):
-    """Failure of the store; nothing is known to have happened unless a subclass says so."""
 
 
 class FencedError(StoreError):
@@ -314,6 +340,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
+    damaged: Sequence[tuple[str, str]] = ()
+    """(kind, key) of damaged rows, which are left out."""
     fence_floor: int = 0
     """No execution that a lost record may have named has a higher fence."""
     tail: Sequence[JournalRecord] = ()
@@ -340,12 +368,17 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """What failovers of the database have lost."""
+    """Records that failovers of the database have lost."""
 
     fence_floor: int = 0
     """Fences of later executions are higher than this."""
     each: tuple[Loss, ...] = ()
     """The oldest first."""
+
+    @property
+    def records(self) -> int:
+        """How many records were lost, as far as any server knows."""
+        return sum(loss.records for loss in self.each)
 
 
 class SpilledJobs(msgspec.Struct, frozen=True):
@@ -355,6 +388,8 @@ class SpilledJobs(msgspec.Struct, frozen=True):
     """The next ones of each spill queue that was asked for."""
     positions: Sequence[Seq]
     """How far each shard of the projection is."""
+    damaged: Sequence[tuple[int, ...]] = ()
+    """Arrival numbers of jobs among them whose rows are damaged, for each spill queue."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -384,6 +419,16 @@ class JournalRecord(msgspec.Struct, frozen=True):
     def head(self) -> Head:
         """The journal's end when this record was the newest."""
         return Head(self.seq, self.hash)
+
+
+class StoredRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One record as it is stored."""
+
+    seq: Seq
+    epoch: Epoch
+    at: Instant
+    hash: bytes
+    body: bytes
 
 
 class Leadership(Protocol):
@@ -420,7 +465,45 @@ class ProjectionStatus(msgspec.Struct, frozen=True):
     """The reason why it cannot go on; empty: it can."""
 
 
-class JournalStore(Leadership, Inbox, Protocol):
+class ShownWrite(msgspec.Struct, frozen=True):
+    """Write of a job in quarantine, to be shown to an operator."""
+
+    seq: Seq
+    size: int
+    """Bytes as it is stored."""
+    write: AnyWrite | None
+    """None: it is too large to be shown."""
+
+
+class QuarantinedWork(msgspec.Struct, frozen=True):
+    """Job in quarantine, with the first of its writes that were set aside."""
+
+    job_id: JobId
+    seq: Seq
+    """The record whose writes could not be projected."""
+    at: Instant
+    reason: str
+    count: int
+    """How many writes are set aside."""
+    writes: Sequence[ShownWrite] = ()
+
+
+class QuarantineStore(Protocol):
+    """Jobs that are set aside because their writes cannot be projected."""
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        """Returns all of them, by job id."""
+        ...
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        """Projects again what was set aside of these jobs, or of all if none is named.
+
+        Returns by job why it failed, empty if it did not. A job that failed stays set aside.
+        """
+        ...
+
+
+class JournalStore(Leadership, Inbox, QuarantineStore, Protocol):
     """Journal of the cell, as the engine uses it."""
 
     @property
@@ -438,7 +521,10 @@ class JournalStore(Leadership, Inbox, Protocol):
 
     async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
         """Returns the next jobs of each spill queue, in order of arrival, as the tables have
-        them."""
+        them.
+
+        Damaged rows do not count against the limit: with fewer jobs, the spill queue has ended.
+        """
         ...
 
     async def append(

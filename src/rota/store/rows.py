@@ -1,4 +1,7 @@
-"""Converts records to rows and back: only this module knows which column holds what."""
+"""Converts records to rows and back: only this module knows which column holds what.
+
+Every body is stored with its checksum. A reader gives the columns of the row's key with it, first.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from rota.core.model import (
 from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleState
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.batched_lookup import FoundKeys
+from rota.store.checksums import key_crc, opened, row_key, sealed, sealed_from
+from rota.store.errors import DamagedError, DamagedRowError
 from rota.store.limits import StoreLimits
 from rota.store.protocol import Edge, Outline, TokenTakenError, TooManyTokensError
 from rota.store.table_changes import JobStanding
@@ -54,9 +59,9 @@ _decode_standings = msgspec.json.Decoder(list[tuple[JobId, JobStanding]]).decode
 def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None) -> Row:
     """Returns id, state, lives, queue, tenant, name, priority, created at; life and spec encoded.
 
-    `encoded` is the spec as it is stored already, if it is.
+    `encoded` is the spec as it is stored already, if it is, without its checksum.
     """
-    terms = spec.terms
+    terms, start = spec.terms, key_crc(job_id)
     return (
         job_id,
         life.state,
@@ -66,24 +71,27 @@ def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None)
         terms.name,
         terms.priority,
         spec.created_at,
-        _encode(life),
-        _encode(spec) if encoded is None else encoded,
+        sealed_from(start, _encode(life)),
+        sealed_from(start, _encode(spec) if encoded is None else encoded),
     )
 
 
 def move_row(job_id: JobId, life: Life) -> Row:
     """Returns id, state, lives, life."""
-    return (job_id, life.state, life.lives, _encode(life))
+    return (job_id, life.state, life.lives, sealed(job_id, _encode(life)))
 
 
 def job(row: Row) -> JobRecord:
     """Reads id, life, spec."""
-    return JobRecord(row[0], _decode_spec(row[2]), _decode_life(row[1]))
+    return JobRecord(row[0], spec(row[0], row[2]), life(row[0], row[1]))
 
 
 def outline(row: Row) -> Outline:
     """Reads id, state, queue, tenant, name."""
-    return Outline(row[0], JobState(row[1]), *row[2:])
+    try:
+        return Outline(row[0], JobState(row[1]), *row[2:])
+    except ValueError:
+        raise DamagedRowError("job", str(row[0])) from None
 
 
 def outline_of(record: JobRecord) -> Outline:
@@ -99,7 +107,13 @@ def standing(state: str, lives: int, queue: str, spill_queue: int = 0) -> JobSta
 
 def standings(text: str) -> Mapping[JobId, JobStanding]:
     """Reads a JSON array of [id, [state, lives, queue, line]]."""
-    return dict(_decode_standings(text))
+    try:
+        return dict(_decode_standings(text))
+    except msgspec.ValidationError as error:
+        raise DamagedError(
+            f"a state, a queue or a number of a stored job is damaged ({error}): check with"
+            " `rota doctor --data DIR`, restore a backup"
+        ) from error
 
 
 def label_rows(job_id: JobId, spec: Spec) -> list[Row]:
@@ -123,49 +137,80 @@ def edges_upstream(job_id: JobId, spec: Spec) -> list[Edge]:
     return [Edge(needed.job_id, job_id, needed.when) for needed in each]
 
 
-def life(data: bytes) -> Life:
-    return _decode_life(data)
+def edges_above(found: Iterable[Any]) -> list[Edge]:
+    """Reads rows of id, spec; returns what each of these jobs waits for."""
+    return [edge for row in found for edge in edges_upstream(row[0], spec(row[0], row[1]))]
 
 
-def spec(data: bytes) -> Spec:
-    return _decode_spec(data)
+def life(job_id: str, data: bytes) -> Life:
+    return _decode_life(opened("job", job_id, data))
+
+
+def spec(job_id: str, data: bytes) -> Spec:
+    return _decode_spec(opened("job", job_id, data))
+
+
+def specs(found: Iterable[Row]) -> tuple[list[tuple[JobId, Spec]], list[JobId]]:
+    """Reads rows of id, spec; returns the ids of damaged ones too."""
+    whole: list[tuple[JobId, Spec]] = []
+    damaged: list[JobId] = []
+    for job_id, data in found:
+        try:
+            whole.append((job_id, spec(job_id, data)))
+        except DamagedRowError:
+            damaged.append(job_id)
+    return whole, damaged
 
 
 def execution_row(record: Execution) -> Row:
     """Returns id, job id, worker id, state, body."""
-    return (record.id, record.job_id, record.worker_id, record.state, _encode(record))
+    body = sealed(record.id, _encode(record))
+    return (record.id, record.job_id, record.worker_id, record.state, body)
 
 
 def execution(row: Row) -> Execution:
-    return _decode_execution(row[0])
+    """Reads id, body."""
+    return _decode_execution(opened("execution", row[0], row[1]))
 
 
 def worker_row(record: Worker) -> Row:
     """Returns id, body."""
-    return (record.id, _encode(record))
+    return (record.id, sealed(record.id, _encode(record)))
 
 
 def worker(row: Row) -> Worker:
-    return _decode_worker(row[0])
+    """Reads id, body."""
+    return _decode_worker(opened("worker", row[0], row[1]))
 
 
 def queue_row(record: Queue) -> Row:
     """Returns name, body."""
-    return (record.name, _encode(record))
+    return (record.name, sealed(record.name, _encode(record)))
 
 
 def queue(row: Row) -> Queue:
-    return _decode_queue(row[0])
+    """Reads name, body."""
+    return _decode_queue(opened("queue", row[0], row[1]))
 
 
 def key_row(record: KeyRecord) -> Row:
     """Returns key, fingerprint, receipt, at."""
-    return (record.key, record.fingerprint, record.receipt, record.at)
+    checked = row_key(record.key, record.fingerprint, record.at)
+    return (record.key, record.fingerprint, sealed(checked, record.receipt), record.at)
 
 
 def key(row: Row) -> KeyRecord:
     """Reads key, fingerprint, receipt, at."""
-    return KeyRecord(*row)
+    name, fingerprint, receipt, at = row
+    try:
+        return KeyRecord(
+            name,
+            fingerprint,
+            opened("idempotency key", row_key(name, fingerprint, at), receipt),
+            at,
+        )
+    except DamagedRowError:
+        raise DamagedRowError("idempotency key", str(name)) from None
 
 
 def keys_found(found: Sequence[Row]) -> FoundKeys:
@@ -174,7 +219,7 @@ def keys_found(found: Sequence[Row]) -> FoundKeys:
 
     There is always a first row; it has no key if none of them was found.
     """
-    records = {row[1]: KeyRecord(*row[1:5]) for row in found if row[1] is not None}
+    records = {row[1]: key(row[1:5]) for row in found if row[1] is not None}
     looked = len(found[0]) > 5
     waiting = {row[5] for row in found if row[5] is not None} if looked else None
     return FoundKeys(found[0][0], records, waiting)
@@ -182,38 +227,45 @@ def keys_found(found: Sequence[Row]) -> FoundKeys:
 
 def schedule_row(record: Schedule) -> Row:
     """Returns id, state, body. The state in the body is only as new as the definition."""
-    return (record.id, _encode(record.state), _encode(record))
+    start = key_crc(record.id)
+    state, body = _encode(record.state), _encode(record)
+    return (record.id, sealed_from(start, state), sealed_from(start, body))
 
 
 def schedule_state_row(schedule_id: str, state: ScheduleState) -> Row:
     """Returns id, state."""
-    return (schedule_id, _encode(state))
+    return (schedule_id, sealed(schedule_id, _encode(state)))
 
 
 def schedule(row: Row) -> Schedule:
-    """Reads state, body."""
-    return msgspec.structs.replace(_decode_schedule(row[1]), state=_decode_schedule_state(row[0]))
+    """Reads id, state, body."""
+    state = _decode_schedule_state(opened("schedule", row[0], row[1]))
+    return msgspec.structs.replace(
+        _decode_schedule(opened("schedule", row[0], row[2])), state=state
+    )
 
 
 def occurrence_row(record: Occurrence) -> Row:
     """Returns schedule id, nominal, decision, body."""
-    return (record.schedule_id, record.nominal, record.decision.value, _encode(record))
+    body = sealed(row_key(record.schedule_id, record.nominal), _encode(record))
+    return (record.schedule_id, record.nominal, record.decision.value, body)
 
 
 def occurrence(row: Row) -> Occurrence:
-    return _decode_occurrence(row[0])
+    """Reads schedule id, nominal, body."""
+    return _decode_occurrence(opened("occurrence", row_key(row[0], row[1]), row[2]))
 
 
 def calendar_row(record: Calendar) -> Row:
     """Returns name, body."""
-    return (record.name, _encode(record))
+    return (record.name, sealed(record.name, _encode(record)))
 
 
 def calendar(row: Row) -> Calendar:
-    return _decode_calendar(row[0])
+    """Reads name, body."""
+    return _decode_calendar(opened("calendar", row[0], row[1]))
 
 
-_encode_event_body = msgspec.msgpack.Encoder().encode
 _decode_trigger = msgspec.msgpack.Decoder(Trigger).decode
 _decode_accepted_event = msgspec.msgpack.Decoder(AcceptedEvent).decode
 _decode_trigger_decision = msgspec.msgpack.Decoder(TriggerDecision).decode
@@ -222,38 +274,44 @@ _decode_buffered_event = msgspec.msgpack.Decoder(BufferedEvent).decode
 
 def trigger_row(record: Trigger) -> Row:
     """Returns id, body."""
-    return (record.id, _encode_event_body(record))
+    return (record.id, sealed(record.id, _encode(record)))
 
 
 def trigger(row: Row) -> Trigger:
-    return _decode_trigger(row[0])
+    """Reads id, body."""
+    return _decode_trigger(opened("trigger", row[0], row[1]))
 
 
 def accepted_event_row(record: AcceptedEvent) -> Row:
     """Returns key, at, type, tenant, body."""
-    return (record.key, record.at, record.type, record.tenant, _encode_event_body(record))
+    body = sealed(record.key, _encode(record))
+    return (record.key, record.at, record.type, record.tenant, body)
 
 
 def accepted_event(row: Row) -> AcceptedEvent:
-    return _decode_accepted_event(row[0])
+    """Reads key, body."""
+    return _decode_accepted_event(opened("event", row[0], row[1]))
 
 
 def trigger_decision_row(record: TriggerDecision) -> Row:
     """Returns trigger id, id, decision, body."""
-    return (record.trigger_id, record.id, record.decision.value, _encode_event_body(record))
+    body = sealed(row_key(record.trigger_id, record.id), _encode(record))
+    return (record.trigger_id, record.id, record.decision.value, body)
 
 
 def trigger_decision(row: Row) -> TriggerDecision:
-    return _decode_trigger_decision(row[0])
+    """Reads trigger id, id, body."""
+    return _decode_trigger_decision(opened("trigger decision", row_key(row[0], row[1]), row[2]))
 
 
 def buffered_event_row(record: BufferedEvent) -> Row:
     """Returns id, body."""
-    return (record.id, _encode_event_body(record))
+    return (record.id, sealed(record.id, _encode(record)))
 
 
 def buffered_event(row: Row) -> BufferedEvent:
-    return _decode_buffered_event(row[0])
+    """Reads id, body."""
+    return _decode_buffered_event(opened("buffered event", row[0], row[1]))
 
 
 TOKEN_COLUMNS = "id, name, digest, role, tenant, created_at, created_by, expires_at, revoked_at"

@@ -286,7 +286,8 @@ class _Window:
     def _put(self, write: PutJob) -> None:
         changes, job_id, spec, life = self.changes, write.id, write.spec, write.life
         before = changes.lives.get(job_id) or self.standings.get(job_id)
-        if before is None:
+        # A job of a later life was counted, though retention may have dropped its row.
+        if before is None and life.lives == 1:
             changes.submitted += 1
         if life.state in JOB_FINAL:
             self._end(before, life, spec.terms.queue)

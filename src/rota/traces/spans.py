@@ -22,6 +22,7 @@ from rota.core.model import Execution, ExecutionState, Instant, JobId, JobRecord
 from rota.core.outcome import MoveJob, PutExecution, PutJob
 from rota.engine.background import BackgroundTask
 from rota.engine.ports import Brain
+from rota.store.errors import DamagedError
 from rota.store.protocol import Change, QueryStore, Seq, StoreError
 from rota.traces.limits import (
     FOLLOW_EVERY_S,
@@ -288,6 +289,10 @@ class TraceFollower:
                 await asyncio.sleep(FOLLOW_EVERY_S)
                 if self._brain.standing().leads:
                     seq = await self.follow(seq, self._journal.seq)
+            except DamagedError as error:
+                # Reading these records again would fail again: their spans are left out.
+                log.error("traces_not_read", reason=str(error))
+                seq = None
             except StoreError as error:
                 log.warning("traces_not_read", reason=str(error))
                 await asyncio.sleep(FOLLOW_PAUSE_S)

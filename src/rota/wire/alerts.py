@@ -27,6 +27,8 @@ ConditionName: TypeAlias = Literal[
     "leader_changed",
     "store_slow",
     "tables_behind",
+    "jobs_quarantined",
+    "records_lost",
     "disk_low",
 ]
 SeverityName: TypeAlias = Literal["info", "warning", "critical"]

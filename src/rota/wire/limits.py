@@ -141,6 +141,8 @@ INPUTS_MAX = 16
 """Input bundles of one job."""
 BUNDLE_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """One bundle: code with all its libraries, or input data."""
+REPAIR_JOBS_MAX = 1_000
+"""Jobs named in one repair: far more than there are ever in quarantine."""
 ALERT_URL_CHARS_MAX = 2_000
 """The URL of an alert channel."""
 SIMULATION_POLICIES_MAX = 4

@@ -22,6 +22,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     status: int
     detail: str
     errors: list[FieldError] = []
+    reasons: list[str] = []
+    """Why a server is not ready, a sentence each."""
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -68,6 +70,7 @@ class ProblemError(Exception):
         self.code = code
         self.detail = detail
         self.errors = list(errors)
+        self.reasons: list[str] = []
         self.headers = headers
 
 

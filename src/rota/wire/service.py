@@ -60,6 +60,17 @@ class NodeView(msgspec.Struct):
     started_at: Time
 
 
+class LossView(msgspec.Struct):
+    """Journal records that a failover of the database lost."""
+
+    records: int
+    """How many were lost, as far as any server knows; 0: none is known, but some may be."""
+    at: Time
+    """When a server noticed it."""
+    after: int
+    """The newest record that was there then."""
+
+
 class ClusterView(msgspec.Struct):
     """Leader, servers and durability of the cell."""
 
@@ -72,6 +83,11 @@ class ClusterView(msgspec.Struct):
     """`single`, `async-ha` or `sync-ha`: the failures that an accepted job survives."""
     warnings: list[str] = []
     """Problems that an operator should look at."""
+    lost_records: int = 0
+    """How many journal records failovers of the database have lost; 0 unless `durability` was less
+    than `sync-ha`."""
+    losses: list[LossView] = []
+    """Each loss, oldest first."""
 
 
 class ChangeView(msgspec.Struct, omit_defaults=True):

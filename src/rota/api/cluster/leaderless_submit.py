@@ -8,11 +8,10 @@ after, because the last leader may have accepted the same request just before it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from rota.api.convert.jobs import JobBatch, spec_of
+from rota.api.convert.jobs import UUID, JobBatch, job_id_of, spec_of
 from rota.api.ids import IdMint
 from rota.api.parsing.request import decode_json
 from rota.core.commands import Key, NewJob, Reject, Submit
@@ -20,12 +19,12 @@ from rota.core.dependency_graph import find_cycle
 from rota.core.errors import DependencyCycle, KeyReused, UnknownDependency
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobsAccepted, decode_receipt
-from rota.engine.inbox import decode_submission, encode_submission
-from rota.engine.ports import Clock
+from rota.engine.inbox import UnreadableEntryError, encode_submission, read_submission
+from rota.engine.ports import Clock, UnavailableError
 from rota.store.protocol import InboxEntry, InboxKind, Store
 from rota.wire.formats import dec_hook
 from rota.wire.jobs import JobSpec
-from rota.wire.limits import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from rota.wire.limits import NAME_CHARS_MAX
 from rota.wire.problems import ProblemError
 
 _INVALID_NAME = "invalid"
@@ -36,8 +35,14 @@ class _Entry(msgspec.Struct):
     spec: msgspec.Raw
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
 _entry = msgspec.json.Decoder(_Entry).decode
+_named = msgspec.json.Decoder(_Named).decode
 _spec = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class SubmittedSpecs:
@@ -46,28 +51,55 @@ class SubmittedSpecs:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def __call__(self, body: bytes) -> Submit | Reject:
-        """Returns a Submit, or the Reject that says what is wrong."""
-        entry = _entry(body)
-        job_id, now = JobId(entry.job_id), self._clock.now()
-        raw = bytes(entry.spec)
+    def __call__(self, entry: InboxEntry) -> Submit | Reject:
+        """Returns a Submit, or the Reject that says what is wrong.
+
+        Raises UnreadableEntryError if nobody knows which job it is.
+        """
+        now = self._clock.now()
         try:
-            # The id that the batch mints is not used: this job has one already.
-            (job,) = JobBatch([decode_json(_spec, JobSpec, raw)], IdMint(), now).new_jobs()
+            return _submission(entry, now)
         except ProblemError as problem:
-            return Reject(jobs=(_rejected_job(job_id, raw, now),), why=_problem_text(problem))
-        return Submit(jobs=(msgspec.structs.replace(job, id=job_id),))
+            why = _problem_text(problem)
+        except RecursionError:
+            why = "it is nested too deeply"
+        except Exception as error:  # noqa: BLE001  (an application may have written anything)
+            why = f"it cannot be read: {error}"
+        return Reject(jobs=(_rejected_job(entry, now),), why=why)
 
 
-def _rejected_job(job_id: JobId, raw: bytes, now: Instant) -> NewJob:
-    """Makes a job that shows what was sent and never runs."""
-    given: dict[str, Any] = msgspec.json.decode(raw)
-    name = given.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
-        name = _INVALID_NAME
-    shown = raw if len(raw) <= PAYLOAD_BYTES_MAX else b"{}"
-    spec = JobSpec(name=name, payload=msgspec.Raw(shown))
-    return NewJob(id=job_id, spec=spec_of(spec, now, ()))
+def _submission(entry: InboxEntry, now: Instant) -> Submit:
+    if entry.is_too_large:
+        raise ProblemError(413, "too_large", "it is larger than any job may be")
+    given = _entry(entry.body)
+    spec = decode_json(_spec, JobSpec, bytes(given.spec))
+    # The id that the batch mints is not used: this job has one already.
+    (job,) = JobBatch([spec], IdMint(), now).new_jobs()
+    job_id = job_id_of(given.job_id, "job_id")
+    return Submit(jobs=(msgspec.structs.replace(job, id=job_id),))
+
+
+def _rejected_job(entry: InboxEntry, now: Instant) -> NewJob:
+    """Makes a job that shows what was sent, as far as that can be shown, and never runs."""
+    job_id, raw, name = next(iter(entry.job_ids), None), b"{}", _INVALID_NAME
+    try:
+        given = _entry(entry.body)
+        job_id, raw = JobId(given.job_id), bytes(given.spec)
+        name = _shown_name(raw)
+    except _UNREADABLE:
+        pass
+    if job_id is None or not UUID.match(job_id):
+        raise UnreadableEntryError("it does not say which job it is")
+    try:
+        spec = spec_of(JobSpec(name=name, payload=msgspec.Raw(raw)), now, ())
+    except ProblemError:
+        spec = spec_of(JobSpec(name=name), now, ())
+    return NewJob(id=job_id, spec=spec)
+
+
+def _shown_name(raw: bytes) -> str:
+    name = _named(raw).name
+    return name if 0 < len(name) <= NAME_CHARS_MAX and name.isprintable() else _INVALID_NAME
 
 
 def _problem_text(problem: ProblemError) -> str:
@@ -113,7 +145,13 @@ class LeaderlessInbox:
         entry = await self._journal.inbox_job(job_id)
         if entry is None:
             return None
-        return next((_record(new) for new in self._jobs_in(entry) if new.id == job_id), None)
+        if entry.reason and not entry.is_refused:
+            raise UnavailableError(f"the job {job_id} waits for the next leader: {entry.reason}")
+        try:
+            jobs = self._jobs_in(entry)
+        except UnreadableEntryError as error:
+            raise UnavailableError(f"the job {job_id} waits for a leader: {error}") from None
+        return next((_record(new) for new in jobs if new.id == job_id), None)
 
     async def check(self, jobs: Sequence[NewJob], known: Sequence[JobRecord]) -> None:
         """Refuses what a leader would refuse: dependencies that do not exist, and cycles.
@@ -150,13 +188,17 @@ class LeaderlessInbox:
         return receipt
 
     def _jobs_in(self, entry: InboxEntry) -> Sequence[NewJob]:
-        if entry.kind is InboxKind.SPEC:
-            return self._read_spec(entry.body).jobs
-        return decode_submission(entry.body).jobs
+        if entry.kind == InboxKind.SPEC:
+            return self._read_spec(entry).jobs
+        return read_submission(entry).jobs
 
 
 def _promised(entry: InboxEntry, key: Key) -> JobsAccepted:
-    submission = decode_submission(entry.body)
+    try:
+        submission = read_submission(entry)
+    except UnreadableEntryError as error:
+        detail = f"the submission with the key {key.key!r} waits for a leader: {error}"
+        raise UnavailableError(detail) from None
     if submission.key is None or submission.key.fingerprint != key.fingerprint:
         raise _reused(key)
     return _accepted(submission)

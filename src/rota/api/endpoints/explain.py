@@ -29,13 +29,14 @@ from rota.core.model import (
     JobRecord,
     JobState,
 )
+from rota.engine.health import SPILLED_UNREADABLE, TABLES_BEHIND, HealthIssue
 from rota.engine.ports import Brain, ObservedCause
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
 from rota.store.rows import edges_upstream, outline_of
 from rota.wire.formats import from_instant, from_instant_or_none, number
 from rota.wire.jobs import DeadlineView, GraphEdge, GraphNode, GraphView
-from rota.wire.why import PhaseView, WhyView
+from rota.wire.why import CauseView, PhaseView, WhyView
 
 _WAIT_AFTER = {
     ExecutionState.FAILED: "retry",
@@ -170,6 +171,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
         outlook = await call.deps.brain.outlook(job)
         if outlook is not None:
             view = forecast_view(job, outlook)
+            _add_issues(view, job, call.deps.health.issues())
             view.history = await _history(call, job, outlook.seen)
             return view
         job = await find_job(call, job_id)  # its state changed between the two reads
@@ -177,6 +179,20 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
     view.history = await _history(call, job)
     view.deadline = _with_deadline(call.deps.brain, job)
     return view
+
+
+def _add_issues(view: WhyView, job: JobRecord, issues: Sequence[HealthIssue]) -> None:
+    """Adds what is wrong with the tables; a spilled job that cannot be read waits for that first.
+
+    What a job waits for is decided in memory, but the tables say how it is shown.
+    """
+    for issue in issues:
+        cause = CauseView(issue.code, issue.reason, {})
+        if issue.code == SPILLED_UNREADABLE and job.life.line:
+            view.others.insert(0, view.cause)
+            view.cause = cause
+        elif issue.code in (TABLES_BEHIND, SPILLED_UNREADABLE):
+            view.others.append(cause)
 
 
 async def _history(

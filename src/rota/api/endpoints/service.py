@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from starlette.responses import Response
 
 from rota.api.auth.roles import Permission
 from rota.api.auth.sessions import ended_cookie, open_session, session_cookie
 from rota.api.deps import AppDeps
-from rota.api.limits import NODE_SILENT_MS
+from rota.api.limits import LOSS_WARNING_MS, NODE_SILENT_MS
 from rota.api.metrics import (
     CONTENT_TYPE,
     AlertCollector,
     ConnectionCollector,
     LeadershipCollector,
     ServerCollector,
+    StoreCollector,
     expose,
 )
+from rota.api.problems import not_ready
 from rota.api.router import Call, NoQuery, Operation
-from rota.engine.ports import LeadershipStatus, UnavailableError
+from rota.engine.health import NO_LEADER
+from rota.engine.ports import LeadershipStatus
 from rota.store.documents import Node, SeenNode
 from rota.wire.formats import from_instant
 from rota.wire.problems import ProblemError
-from rota.wire.service import ClusterView, Health, LagView, NodeView
+from rota.wire.service import ClusterView, Health, LagView, LossView, NodeView
 
 LEADER, FOLLOWER = "leader", "follower"
 
@@ -38,26 +41,27 @@ LEADER, FOLLOWER = "leader", "follower"
     answer=Health,
     description=(
         "`role` says whether it leads. A follower is ready when it knows the leader and could "
-        "take over."
+        "take over. 503 lists the `reasons`: no leader within reach, tables that cannot follow the "
+        "journal, spilled jobs that cannot be read, a process that keeps ending, each for ten "
+        "seconds."
     ),
     examples={"answer": "show_ready"},
 )
 async def show_ready(call: Call[None, NoQuery]) -> Health:
     """Answers 200 on a leader that can accept and schedule, and on a follower that could take
-    over."""
+    over; else 503 with all reasons."""
     deps = call.deps
     if deps.closing.is_set():
-        raise UnavailableError("the server is stopping")
-    if deps.durability.refusal:
-        raise UnavailableError(f"not ready: {deps.durability.refusal}")
+        raise not_ready(["the server is stopping"])
+    refusal = [deps.durability.refusal] if deps.durability.refusal else []
+    reasons = [*refusal, *(issue.reason for issue in deps.health.issues())]
+    if reasons:
+        raise not_ready(reasons)
     if deps.brain.ready:
         return Health("ok", cell=deps.cell, role=LEADER)
-    standing = deps.brain.standing()
-    # A follower that has read nothing yet could forward but not take over.
-    if deps.forwarder is not None and standing.leader is not None and standing.seq:
-        detail = f"{standing.leader} leads"
-        return Health("ok", detail, cell=deps.cell, role=FOLLOWER)
-    raise UnavailableError(f"not ready: {deps.brain.trouble}")
+    leader = deps.brain.standing().leader
+    detail = f"{leader} leads" if leader is not None else "no server leads at the moment"
+    return Health("ok", detail, cell=deps.cell, role=FOLLOWER)
 
 
 @Operation(
@@ -75,12 +79,15 @@ async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     standing = deps.brain.standing()
     seen = await _everyone(deps, standing)
     now = deps.brain.clock.now()
+    losses = await deps.durability.look_for_losses()
     return ClusterView(
         leader=standing.leader,
         epoch=standing.epoch,
         nodes=[_node_view(one, standing.leader, now) for one in seen],
         durability=deps.durability.level.value,
         warnings=_warnings(deps, standing, seen),
+        lost_records=losses.records,
+        losses=[LossView(one.records, from_instant(one.at), one.after) for one in losses.each],
     )
 
 
@@ -121,10 +128,27 @@ def _warnings(deps: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNode
     silent = [one.announced.node for one in seen if one.silent_ms > NODE_SILENT_MS]
     if silent:
         warnings.append(f"servers are silent: {', '.join(silent)}")
+    warnings += [issue.text for issue in deps.health.issues() if issue.code != NO_LEADER]
+    warnings += _store_warnings(deps)
     versions = sorted({one.announced.version for one in seen if one.silent_ms <= NODE_SILENT_MS})
     if len(versions) > 1:
         warnings.append(f"servers have different versions: {', '.join(versions)}")
     return warnings
+
+
+def _store_warnings(deps: AppDeps) -> Iterator[str]:
+    """Yields what is wrong with the tables and the journal."""
+    if quarantined := deps.journal.projection.quarantined:
+        jobs = "1 job is" if quarantined == 1 else f"{quarantined} jobs are"
+        yield f"{jobs} in quarantine, because the tables refuse their changes: see rota doctor"
+    oldest = deps.brain.clock.now() - LOSS_WARNING_MS
+    for loss in deps.durability.losses.each:
+        if loss.at >= oldest:
+            lost = f"{loss.records} records" if loss.records else "an unknown number of records"
+            yield (
+                f"a failover of the database lost {lost} after record {loss.after}, noticed at"
+                f" {from_instant(loss.at)}: jobs accepted then may be missing"
+            )
 
 
 @Operation(
@@ -197,7 +221,7 @@ async def show_metrics(call: Call[None, NoQuery]) -> Response:
     standing = LeadershipCollector(deps.brain, deps.durability, deps.membership)
     alerts = AlertCollector(deps.brain, deps.alerts)
     accept = call.request.headers.get("accept", "")
-    text, content_type = expose(
-        accept, collector, standing, alerts, ConnectionCollector(deps.connections)
-    )
+    store = StoreCollector(deps.brain, deps.metrics)
+    connections = ConnectionCollector(deps.connections)
+    text, content_type = expose(accept, collector, store, standing, alerts, connections)
     return Response(text, headers={"Content-Type": content_type})

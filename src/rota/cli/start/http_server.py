@@ -26,10 +26,10 @@ from rota.api.cancel_on_disconnect import first_of
 from rota.api.http_protocol import BoundedProtocol
 from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED, STALL_CHECK_S
 from rota.api.throttling import ConnectionLimit
-from rota.cli.start.event_loop import run_event_loop
-from rota.cli.start.server_log import set_up_log
 from rota.cli.start.up import HttpOptions
 from rota.engine.beat import beat
+from rota.processes.event_loop import run_event_loop
+from rota.processes.process_log import set_up_log
 from rota.store.protocol import StoreError
 
 

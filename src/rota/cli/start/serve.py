@@ -58,12 +58,14 @@ from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.health import HealthMonitor
 from rota.engine.leadership import CellMember
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.metrics import Histogram, Metrics
 from rota.engine.retention import Retention, StorageSweep
-from rota.store.protocol import Store
+from rota.processes.background_client import BackgroundClient
+from rota.store.protocol import Losses, Store
 from rota.store.sqlite.store import SqliteStore
 from rota.traces.spans import RecordingPropagator, TraceFollower
 from rota.worker.machine import detect
@@ -71,6 +73,10 @@ from rota.worker.machine import detect
 if TYPE_CHECKING:
     from rota.store.postgres.store import PostgresStore
     from rota.traces.otlp import Otlp
+
+
+MAIN, BACKGROUND = "main", "background"
+"""Kinds of a server's processes, as `/metrics` has them."""
 
 
 class LocalWorkers:
@@ -305,11 +311,11 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     store = storage.store
     await refuse_duplicate_name(store, member)
     clock = SystemClock()
-    engine, figures = await _start_engine(options, store, clock, member)
+    durability = await open_durability(options, store)
+    engine, figures = await _start_engine(storage, durability, clock, member)
     access = await open_access(options, store, clock)
     await access.start()
     recorder = MetricsHistory(engine, figures)
-    durability = await open_durability(options, store)
     limit = open_connection_limit(options)
     alone = replace(
         _parts(storage, figures, access, durability), metrics_history=recorder, connections=limit
@@ -333,19 +339,19 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         store=store,
         closing=parts.closing,
         serving=serving,
-        pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
+        pulse=asyncio.create_task(_pulse(engine, parts.health), name="rota-pulse"),
         background=background,
         files=storage.files,
     )
 
 
 async def _start_engine(
-    options: UpOptions | ServerOptions, store: Store, clock: SystemClock, member: CellMember
+    storage: Storage, durability: DurabilityMonitor, clock: SystemClock, member: CellMember
 ) -> tuple[Engine, LiveEngineMetrics]:
-    counts = Metrics()
-    engine = Engine(store, clock, timing_of(options), counts, member)
+    counts, store = Metrics(), storage.store
+    engine = Engine(store, clock, timing_of(storage.options), counts, member)
     await engine.start(SubmittedSpecs(clock))
-    return engine, LiveEngineMetrics(counts, engine)
+    return engine, LiveEngineMetrics(counts, engine, store, durability)
 
 
 async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
@@ -354,26 +360,36 @@ async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
     return Storage(options, store, files, await store.name_cell(options.cell))
 
 
-def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, StorageSweep]:
+def _cleaners(storage: Storage, engine: Engine) -> list[BackgroundService]:
     options, files = storage.options, storage.files
     age_ms = options.bundle_retention_ms
-    return (
-        Retention(storage.store, engine, options.retention_ms),
-        StorageSweep(files.objects, files.blobs, files.spool, engine, age_ms),
-    )
+    sweep = StorageSweep(files.objects, files.blobs, files.spool, engine, age_ms)
+    if options.store is not None:
+        return [sweep]  # the background process deletes old work
+    leads = partial(_leads, engine)
+    return [sweep, Retention(storage.store, engine.clock, leads, options.retention_ms)]
 
 
-async def _pulse(engine: Engine) -> None:
+def _leads(engine: Engine) -> bool:
+    return engine.standing().leads
+
+
+async def _pulse(engine: Engine, health: HealthMonitor) -> None:
     while True:
         await beat(PULSE_S)
         engine.pulse()
+        health.look()
 
 
 class LiveEngineMetrics:
-    """Counters of the engine for metrics, and the lag of the projection."""
+    """Counters of the engine for metrics, and the state of store and processes."""
 
-    def __init__(self, counts: Metrics, engine: Engine) -> None:
+    def __init__(
+        self, counts: Metrics, engine: Engine, store: Store, durability: DurabilityMonitor
+    ) -> None:
         self.engine = engine
+        self._store = store
+        self._durability = durability
         self.submitted = counts.submitted
         self.finished = counts.finished
         self.decided = counts.decided
@@ -388,6 +404,21 @@ class LiveEngineMetrics:
         errors = self.engine.calibration.errors_s
         return {**self._counts.histograms(), "estimate_error_seconds": errors}
 
+    def quarantined_jobs(self) -> int:
+        """Returns jobs whose writes cannot be projected, as far as this server knows."""
+        return self._store.journal.projection.quarantined
+
+    def losses(self) -> Losses:
+        """Returns what failovers of the database had lost some seconds ago."""
+        return self._durability.losses
+
+    def processes(self) -> Mapping[str, int]:
+        """Returns the processes of this server that run, by kind."""
+        projection = getattr(self._store, "projection", None)
+        if not isinstance(projection, BackgroundClient):
+            return {MAIN: 1}
+        return {MAIN: 1, BACKGROUND: int(projection.pid is not None)}
+
 
 def _disk_free(data: Path) -> int:
     return shutil.disk_usage(data).free
@@ -401,6 +432,7 @@ def _parts(
     watcher = Sampler(engine, figures, disk_free)
     return AppDeps(
         brain=engine,
+        journal=store.journal,
         queries=store.queries,
         logs=store.logs,
         files=storage.files,
@@ -412,6 +444,7 @@ def _parts(
         alerts=AlertEvaluator(engine, watcher, store.notes, Notifier(storage.cell)),
         node=engine.node,
         durability=durability,
+        health=HealthMonitor(engine, figures.projection_lag_seconds),
         version=__version__,
         started_at=engine.clock.now(),
         disk_free=disk_free,

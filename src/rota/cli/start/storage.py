@@ -19,6 +19,7 @@ from rota.cli.start.http_server import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.core.commands import Timing
 from rota.engine.leadership import CellMember
+from rota.processes.background_client import BackgroundClient
 from rota.store.files.artifacts import Outputs
 from rota.store.files.blobs import SCHEMES, Blobs, FallbackBlobs, FolderBlobs, open_cloud
 from rota.store.files.uploads import Spool
@@ -30,19 +31,34 @@ from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
 if TYPE_CHECKING:
     from rota.store.postgres.store import PostgresStore
 
+LANES_MAX = 4
+"""Connections that project at most: as many as there are shards."""
+CORES_PER_LANE = 4
+"""Cores of the machine for each of them: scheduler, database and workers need the others."""
+
 
 async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | PostgresStore:
     """Opens the PostgreSQL that is named, else SQLite in the data folder."""
     if options.store is not None:
-        from rota.store.postgres.store import open_postgres  # only who uses it loads its driver
+        # Only a server that uses PostgreSQL loads its driver.
+        from rota.store.postgres.store import open_postgres
 
-        return await open_postgres(
+        background = BackgroundClient(options.store, lanes(), options.retention_ms)
+        store = await open_postgres(
             options.store,
             log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX,
             migrate=options.migrate,
+            projection=background,
             limits=replace(STORE_LIMITS, leader_deadline_s=options.leader_ttl_ms / 2000),
         )
+        await background.start()
+        return store
     return open_sqlite(options.data, log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX)
+
+
+def lanes() -> int:
+    """Returns how many connections project: more than one only where there are cores for them."""
+    return max(1, min(LANES_MAX, (os.cpu_count() or 1) // CORES_PER_LANE))
 
 
 def shown(store: str) -> str:

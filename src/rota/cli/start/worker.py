@@ -15,8 +15,8 @@ from rota.cli.connect import endpoint_of
 from rota.cli.job_spec import custom_of
 from rota.cli.options import NumberRange, duration, name_only, pair, size
 from rota.cli.problems import refuse_all_but_linux
-from rota.cli.start.event_loop import run_event_loop
 from rota.cli.start.server_log import log_option
+from rota.processes.event_loop import run_event_loop
 from rota.wire.formats import Duration
 
 if TYPE_CHECKING:

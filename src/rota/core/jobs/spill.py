@@ -155,7 +155,7 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
     fifo_group = t.ready_queue.by_spill_queue.get(event.refill.spill_queue)
     if fifo_group is None or fifo_group.request_id != event.refill.request_id:
         return CountReceipt(0)
-    may_lack = fifo_group.spilled_since_request or not event.refill.exact
+    may_lack = fifo_group.spilled_since_request or not event.refill.exact or event.damaged
     assert event.jobs or may_lack or not fifo_group.spilled, (
         f"spill queue {fifo_group.spill_queue} is not in the store"
     )
@@ -164,11 +164,13 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
     if departed or not jobs.keys().isdisjoint([one.id for one in records]):
         records = [one for one in records if one.id not in jobs and one.id not in departed]
     _enqueue_loaded(t, fifo_group, records, now)
-    if records:
-        t.ready_queue.take_back(fifo_group, len(records))
-    if event.jobs and fifo_group.spilled:
-        last = event.jobs[-1].spec
-        t.ready_queue.move_boundary(fifo_group, last, last.arrival_number + 1)
+    if event.damaged:
+        # They stay in the store, and nobody can run them: they count as queued no longer.
+        t.count_spilled(fifo_group, -len(event.damaged))
+    if records or event.damaged:
+        t.ready_queue.take_back(fifo_group, len(records) + len(event.damaged))
+    if fifo_group.spilled:
+        _move_boundary(t, fifo_group, event)
     fifo_group.request_id, fifo_group.empty, fifo_group.urgent = 0, False, False
     # With fewer than requested, more may still be on their way into the tables.
     fifo_group.complete = not departed and len(event.jobs) == event.refill.limit
@@ -176,6 +178,14 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
     if fifo_group.spilled:
         t.ready_queue.refill_candidates[fifo_group.spill_queue] = fifo_group
     return CountReceipt(len(records))
+
+
+def _move_boundary(t: SchedulerState, fifo_group: FifoGroup, event: Refilled) -> None:
+    """Moves the boundary behind all that the store has answered with."""
+    numbers = [*event.damaged, *(one.spec.arrival_number for one in event.jobs[-1:])]
+    like = event.jobs[-1].spec if event.jobs else fifo_group.boundary_spec
+    if numbers and like is not None:
+        t.ready_queue.move_boundary(fifo_group, like, max(numbers) + 1)
 
 
 def _enqueue_loaded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.sdk.calls import Call, params_of, path_of
@@ -19,6 +19,7 @@ from rota.wire.capacity import AutoscaleView, WasteView
 from rota.wire.formats import encode
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.policy import PolicyView
+from rota.wire.quarantine import QuarantinePage, RepairSpec, RepairView
 from rota.wire.queues import TenantPage, TenantView
 from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
 
@@ -40,6 +41,18 @@ def list_audit(**filters: str | int | None) -> Call[AuditPage]:
     cursor.
     """
     return Call("GET", "/audit", AuditPage, params=params_of(**filters))
+
+
+def list_quarantine(*, limit: int | None = None, cursor: str | None = None) -> Call[QuarantinePage]:
+    """Lists jobs whose changes the tables refuse."""
+    params = params_of(limit=limit, cursor=cursor)
+    return Call("GET", "/quarantine", QuarantinePage, params=params)
+
+
+def repair_quarantine(job_ids: Sequence[str] = ()) -> Call[RepairView]:
+    """Writes to the tables what they refused before, of these jobs, or of all."""
+    body = encode(RepairSpec(job_ids=list(job_ids)))
+    return Call("POST", "/quarantine/repair", RepairView, body=body, keyed=True)
 
 
 def get_policy() -> Call[PolicyView]:

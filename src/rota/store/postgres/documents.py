@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota.store.documents import NOTE_KIND, Hook, Node, SeenNode, decode_hook, encode_hook
+from rota.store.damage import Damage
+from rota.store.documents import (
+    NOTE_KIND,
+    Hook,
+    Node,
+    SeenNode,
+    decode_hook,
+    encode_hook,
+    setting_body,
+    setting_row,
+)
 from rota.store.limits import NODE_KEPT_MS
 from rota.store.postgres.connect import DedicatedConnection
 from rota.store.postgres.glance import Glance, Part
@@ -66,14 +76,15 @@ class PostgresNotes:
             "INSERT INTO rota.settings VALUES ($1, $2, $3)"
             " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body"
         )
-        await self._connection.write(lambda c: c.execute(sql, NOTE_KIND, name, body))
+        row = setting_row(NOTE_KIND, name, body)
+        await self._connection.write(lambda c: c.execute(sql, *row))
 
     async def get(self, name: str) -> bytes | None:
         sql = "SELECT body FROM rota.settings WHERE kind = $1 AND name = $2"
         found: bytes | None = await self._connection.read(
             lambda c: c.fetchval(sql, NOTE_KIND, name)
         )
-        return found
+        return None if found is None else setting_body(NOTE_KIND, name, found)
 
 
 class PostgresHooks:
@@ -92,12 +103,12 @@ class PostgresHooks:
     async def get(self, name: str) -> Hook | None:
         sql = "SELECT body FROM rota.hooks WHERE name = $1"
         body = await self._connection.read(lambda c: c.fetchval(sql, name))
-        return None if body is None else decode_hook(body)
+        return None if body is None else decode_hook(name, body)
 
     async def list(self) -> Sequence[Hook]:
-        sql = "SELECT body FROM rota.hooks ORDER BY name"
+        sql = "SELECT name, body FROM rota.hooks ORDER BY name"
         found = await self._connection.read(lambda c: c.fetch(sql))
-        return [decode_hook(row[0]) for row in found]
+        return Damage().whole(lambda row: decode_hook(*row), found)
 
     async def drop(self, name: str) -> bool:
         sql = "DELETE FROM rota.hooks WHERE name = $1 RETURNING name"

@@ -5,12 +5,30 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Instant
-from rota.store.limits import CHECKUP_S
+from rota.store.checksums import opened, row_key
+from rota.store.errors import DamagedRowError
+from rota.store.limits import (
+    CHECKUP_S,
+    DAMAGE_FOUND_MAX,
+    DAMAGE_ROWS_LOOKED,
+    SEALED_ROWS_AT_ONCE,
+)
 from rota.store.postgres.connect import Connection, close, connect, parse_address
 from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
 from rota.store.postgres.glance import Part, Row
 from rota.store.postgres.migrate import missing_steps
-from rota.store.protocol import Durability, DurabilityLevel, StoreError
+from rota.store.postgres.quarantine import read_quarantined_work
+from rota.store.protocol import (
+    FENCES_PER_LOSS,
+    Durability,
+    DurabilityLevel,
+    Loss,
+    Losses,
+    QuarantinedWork,
+    Seq,
+    StoreError,
+)
+from rota.store.stored_bodies import BODIES
 
 _COLUMNS = """
        pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
@@ -56,6 +74,25 @@ def judged(row: Row, where: str) -> Durability:
     return Durability(level, tuple(warnings), system)
 
 
+_LOSSES = """
+SELECT m.failovers, l.at, l.records, l.after FROM rota.meta m LEFT JOIN rota.losses l ON true
+ORDER BY l.at
+"""
+
+
+async def read_losses(connection: Connection) -> Losses:
+    """Returns all recorded losses."""
+    found = await connection.fetch(_LOSSES)
+    each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
+    return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
+
+
+_SET_ASIDE = """
+SELECT count(*) OVER (), reason FROM rota.inbox_set_aside a
+WHERE epoch IS NULL OR EXISTS (SELECT FROM rota.inbox i WHERE i.id = a.id)
+ORDER BY at DESC, id DESC LIMIT 1
+"""
+"""One that an earlier leader left may have been accepted since: it is not in the inbox any more."""
 _VERSION_AND_CLOCK = """
 SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
@@ -72,10 +109,19 @@ class Checkup(msgspec.Struct, frozen=True):
     """The database's time."""
     missing: tuple[str, ...]
     """Steps of the schema that `rota migrate` would take."""
+    set_aside: int = 0
+    """Submissions that could not be accepted, of those whose reason is still kept."""
+    set_aside_reason: str = ""
+    """The reason of the newest of them."""
+    damaged: tuple[str, ...] = ()
+    """Damaged rows among those that servers load or read most, a few of them."""
+    quarantine: tuple[QuarantinedWork, ...] = ()
+    losses: Losses = Losses()
 
 
-async def check_up(dsn: str) -> Checkup:
-    """Checks a database and changes nothing; raises StoreError if it cannot be reached."""
+async def check_up(dsn: str, *, rows: bool = False) -> Checkup:
+    """Checks a database, with its `rows` if asked, and changes nothing; raises StoreError if it
+    cannot be reached."""
     address = parse_address(dsn)
     # As on the servers' own connections: the level is read from the session.
     settings = {"synchronous_commit": "on"}
@@ -84,14 +130,50 @@ async def check_up(dsn: str) -> Checkup:
         durability = await read_durability(connection, address.shown)
         missing = tuple(step.name for step in await missing_steps(connection, address))
         version, clock = await _version_and_clock(connection)
+        damaged = () if missing or not rows else tuple(await _damaged_rows(connection))
+        found = Checkup(address.shown, version, durability, clock, missing, damaged=damaged)
+        return found if missing else await _with_findings(connection, found)
     except DATABASE_ERRORS as error:
         raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
-    return Checkup(address.shown, version, durability, clock, missing)
+
+
+async def _with_findings(connection: Connection, found: Checkup) -> Checkup:
+    """Adds what a schema that is up to date tells of submissions, tables and journal."""
+    aside = await connection.fetchrow(_SET_ASIDE) or (0, "")
+    return msgspec.structs.replace(
+        found,
+        set_aside=aside[0],
+        set_aside_reason=aside[1],
+        quarantine=tuple(await read_quarantined_work(connection)),
+        losses=await read_losses(connection),
+    )
 
 
 async def _version_and_clock(connection: Connection) -> tuple[str, Instant]:
     row = await connection.fetchrow(_VERSION_AND_CLOCK)
     assert row is not None
     return row[0].partition(" ")[0], row[1]
+
+
+async def _damaged_rows(connection: Connection) -> list[str]:
+    """Compares checksums of everything that is not finished, up to a number of rows per table."""
+    found: list[str] = []
+    for stored in BODIES["postgres"]:
+        if stored.table.endswith("_done") or stored.table == "log_pieces":
+            continue  # these can be thousands of times as large
+        keys = len(stored.keys)
+        sql = f"SELECT {', '.join((*stored.keys, *stored.bodies))} FROM rota.{stored.table}"
+        async with connection.transaction(readonly=True):
+            cursor = await connection.cursor(f"{sql} LIMIT {DAMAGE_ROWS_LOOKED}")
+            while page := await cursor.fetch(SEALED_ROWS_AT_ONCE):
+                for row in page:
+                    try:
+                        for body in row[keys:]:
+                            opened(stored.what, row_key(*row[:keys]), body)
+                    except DamagedRowError as error:
+                        found.append(str(error))
+                if len(found) >= DAMAGE_FOUND_MAX:
+                    return found[:DAMAGE_FOUND_MAX]
+    return found

@@ -3,7 +3,7 @@ statement."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import asyncpg
@@ -12,17 +12,24 @@ from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.journal import encode_record, follow_chain, next_head
-from rota.store.limits import INBOX_PUT_TRIES, PROJECTION_DEADLINE_S
+from rota.store.limits import (
+    INBOX_PUT_TRIES,
+    INBOX_SET_ASIDE_BODY_BYTES,
+    INBOX_SET_ASIDE_MS,
+    INBOX_SPEC_BYTES_MAX,
+    PROJECTION_DEADLINE_S,
+)
 from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
-from rota.store.postgres.durability import DURABILITY, judged, read_durability
+from rota.store.postgres.durability import DURABILITY, judged, read_durability, read_losses
 from rota.store.postgres.glance import HAS_INBOX, Glance, look_line
 from rota.store.postgres.leader_lock import LeaderLock
 from rota.store.postgres.load import load_snapshot, read_spill_queues
+from rota.store.postgres.partitions import make_partitions
+from rota.store.postgres.quarantine import read_quarantined_work, repair_jobs
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.client import Projection
 from rota.store.protocol import (
-    FENCES_PER_LOSS,
     DivergedError,
     Durability,
     Epoch,
@@ -35,18 +42,59 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
+    StoredRecord,
     StoreError,
 )
 
 _PUT = """
 INSERT INTO rota.inbox (kind, body, key, job_ids) VALUES ($1, $2, $3, $4)
-ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING RETURNING id, kind, body
+ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING
+RETURNING id, kind, body, job_ids, failures, '' AS reason, false AS is_refused
 """
-_BY_KEY = "SELECT id, kind, body FROM rota.inbox WHERE key = $1"
-_BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 1"
+_FIND = """
+SELECT i.id, i.kind, i.body, i.job_ids, i.failures, coalesce(a.reason, ''),
+    a.reason IS NOT NULL AND a.epoch IS NULL
+FROM rota.inbox i LEFT JOIN rota.inbox_set_aside a ON a.id = i.id
+"""
+_BY_KEY = f"{_FIND} WHERE i.key = $1"
+_BY_JOB = f"{_FIND} WHERE $1 = ANY (i.job_ids) LIMIT 1"
+_TAKE = f"""
+SELECT id, kind, CASE WHEN is_too_large THEN '' ELSE body END, job_ids, failures, reason,
+    is_refused, is_too_large
+FROM (
+    SELECT *, sum(size) OVER (ORDER BY id) - size AS size_before FROM (
+        SELECT i.*, coalesce(a.reason, '') AS reason,
+            a.reason IS NOT NULL AND a.epoch IS NULL AS is_refused, octet_length(i.body) AS size,
+            i.kind = '{InboxKind.SPEC}' AND octet_length(i.body) > {INBOX_SPEC_BYTES_MAX}
+                AS is_too_large
+        FROM rota.inbox i LEFT JOIN rota.inbox_set_aside a ON a.id = i.id
+        WHERE a.epoch IS DISTINCT FROM $2 ORDER BY i.id LIMIT $1
+    ) oldest
+) summed
+WHERE size_before < $3 ORDER BY id
+"""
+_SET_ASIDE = f"""
+WITH kept AS (
+    INSERT INTO rota.inbox_set_aside
+        (id, kind, body, key, job_ids, submitted_by, reason, at, epoch)
+    SELECT i.id, i.kind,
+        CASE WHEN octet_length(i.body) <= {INBOX_SET_ASIDE_BODY_BYTES} THEN i.body END,
+        i.key, i.job_ids, i.submitted_by, given.reason, $3, $4
+    FROM rota.inbox i JOIN unnest($1::bigint[], $2::text[]) given (id, reason) ON given.id = i.id
+    ON CONFLICT (id) DO UPDATE
+        SET reason = excluded.reason, at = excluded.at, epoch = excluded.epoch
+)
+DELETE FROM rota.inbox_set_aside old
+WHERE (at < $3::bigint - {INBOX_SET_ASIDE_MS} OR id <= (
+    SELECT id FROM rota.inbox_set_aside ORDER BY id DESC
+    OFFSET greatest($5 - cardinality($1), 0) LIMIT 1
+)) AND NOT EXISTS (SELECT FROM rota.inbox i WHERE i.id = old.id)
+"""
+_COUNT_FAILURES = "UPDATE rota.inbox SET failures = failures + 1 WHERE id = ANY ($1::bigint[])"
 
 
 class InboxConnections(NamedTuple):
@@ -70,14 +118,23 @@ class PostgresInbox:
     ) -> InboxEntry:
         return await self._writes.write(lambda c: _put(c, body, key, job_ids))
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         """Reads from the first entry each time: one may become visible after a later one."""
         if (await self._glance.see(HAS_INBOX)) == (False,):
             return []
-        found = await self._takes.read(
-            lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
-        )
-        return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]
+        at_once = self._takes.address.limits.inbox_take_bytes
+        found = await self._takes.read(lambda c: c.fetch(_TAKE, limit, epoch or 0, at_once))
+        return [_entry(row) for row in found]
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        given = (list(reasons), list(reasons.values()), at, epoch)
+        most = self._writes.address.limits.inbox_set_aside_max
+        await self._writes.write(lambda c: c.execute(_SET_ASIDE, *given, most))
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        await self._writes.write(lambda c: c.execute(_COUNT_FAILURES, entry_ids))
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self._writes.write(
@@ -92,7 +149,11 @@ class PostgresInbox:
 
     async def _find(self, sql: str, wanted: str) -> InboxEntry | None:
         row = await self._readers.run(lambda c: c.fetchrow(sql, wanted))
-        return None if row is None else InboxEntry(row[0], InboxKind(row[1]), row[2])
+        return None if row is None else _entry(row)
+
+
+def _entry(row: asyncpg.Record) -> InboxEntry:
+    return InboxEntry(row[0], row[1], row[2], tuple(row[3]), *row[4:])
 
 
 async def _put(
@@ -104,14 +165,15 @@ async def _put(
             # The entry may be removed between the two statements, by a leader for example.
             row = await connection.fetchrow(_BY_KEY, key)
         if row is not None:
-            return InboxEntry(row[0], InboxKind(row[1]), row[2])
+            return _entry(row)
     raise StoreError(f"submissions with the key {key!r} come and go: try again")
 
 
 _APPEND = """
 INSERT INTO rota.journal (seq, epoch, at, body, hash)
 SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea, $5::bytea FROM rota.leader
-WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1 AND hash = $6))
+WHERE epoch = $2
+    AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1 AND hash = $6))
 RETURNING seq
 """
 """The epoch is read without a lock: a server that claims meanwhile finds this position taken when
@@ -126,7 +188,8 @@ SELECT seq FROM taken
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
 UPDATE rota.leader SET epoch = greatest(epoch, $6)
-    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END, nonce = nonce + 1, holder = $1, address = $2
+    + CASE WHEN (SELECT timeline FROM rota.meta) IN (0, $7) THEN 1 ELSE 1000 END,
+    nonce = nonce + 1, holder = $1, address = $2
 WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
@@ -142,10 +205,6 @@ INSERT INTO rota.losses AS l (timeline, after, at, records) VALUES ($1, $2, $3, 
 ON CONFLICT (timeline, after) DO UPDATE SET records = greatest(l.records, excluded.records)
 """
 """Several servers may notice the same loss."""
-_LOSSES = """
-SELECT m.failovers, l.at, l.records, l.after FROM rota.meta m LEFT JOIN rota.losses l ON true
-ORDER BY l.at
-"""
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Overrides the database's default: `on` waits for the disk, and for that of a named standby."""
@@ -230,6 +289,7 @@ class PostgresJournalStore(PostgresInbox):
             if shut_out is not None:
                 raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
+        self._newest_epoch = max(newest, epoch)
         self._projection.lead(leads=True)
         await self._leader_lock.hold(Epoch(epoch))
         return Epoch(epoch)
@@ -280,9 +340,22 @@ class PostgresJournalStore(PostgresInbox):
         body = encode_record(writes)
         head = next_head(after, epoch, at, body)
         row = (head.seq, epoch, at, body, head.hash, after.hash)
+
+        async def work(connection: Connection) -> None:
+            await self._append(connection, row, consumed)
+
         # The loop that appends is never cancelled in the middle of a turn.
-        await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
-        self._projection.note_appended(head.seq, len(writes))
+        try:
+            await self._appends.write(work, is_left_alone=True)
+        except StoreError as error:
+            if not isinstance(error.__cause__, asyncpg.CheckViolationError):
+                raise
+            # The projector makes partitions ahead; where it is away, the leader does it.
+            await self.make_partitions()
+            await self._appends.write(work, is_left_alone=True)
+        self._projection.note_appended(
+            StoredRecord(head.seq, epoch, at, head.hash, body), len(writes)
+        )
         return head
 
     async def _append(
@@ -321,6 +394,12 @@ class PostgresJournalStore(PostgresInbox):
         )
         return follow_chain(after, [tuple(row) for row in found], limit)
 
+    async def make_partitions(self) -> None:
+        """Makes the partitions for the next records."""
+        sql, limits = "SELECT max(seq) FROM rota.journal", self._address.limits
+        newest = await self._appends.read(lambda c: c.fetchval(sql))
+        await self._appends.write(lambda c: make_partitions(c, Seq(newest or 0), None, limits))
+
     async def heads(self, seqs: Sequence[Seq]) -> dict[Seq, bytes]:
         found = await self._follows.read(
             lambda c: c.fetch("SELECT seq, hash FROM rota.journal WHERE seq = ANY ($1)", seqs)
@@ -334,9 +413,13 @@ class PostgresJournalStore(PostgresInbox):
         )
 
     async def losses(self) -> Losses:
-        found = await self._follows.read(lambda c: c.fetch(_LOSSES))
-        each = [Loss(row[1], row[2], Seq(row[3])) for row in found if row[1] is not None]
-        return Losses((found[0][0] + len(each)) * FENCES_PER_LOSS, tuple(each))
+        return await self._follows.read(read_losses)
+
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self._readers.run(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await repair_jobs(self._address, job_ids)
 
     async def close(self) -> None:
         self._leader_lock.drop()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from rota.core.model import ExecutionId, Instant
+from rota.store.errors import DamagedRowError
 from rota.store.files.artifacts import check_artifact_name
 from rota.store.files.blobs import BlobMissingError, DownloadLink, check_key
 from rota.store.files.uploads import SpooledFile
@@ -16,6 +17,7 @@ from rota.store.limits import (
     DATABASE_FILE_BYTES_MAX,
     LOG_PIECE_BYTES,
 )
+from rota.store.log_pieces import log_page, log_pieces
 from rota.store.object_index import (
     Bundle,
     BundleQuery,
@@ -66,12 +68,12 @@ class PostgresLogs:
                 after.stored,
                 after.dropped,
             )
-            starts = range(0, len(placed.kept), LOG_PIECE_BYTES)
+            pieces = log_pieces(execution_id, size, placed.kept)
             await connection.execute(
                 "INSERT INTO rota.log_pieces SELECT $1, * FROM unnest($2::int8[], $3::bytea[])",
                 execution_id,
-                [size.stored + start for start in starts],
-                [placed.kept[start : start + LOG_PIECE_BYTES] for start in starts],
+                [start for start, _ in pieces],
+                [data for _, data in pieces],
             )
             return after.end
 
@@ -199,10 +201,7 @@ async def _locked_size(connection: Connection, execution_id: ExecutionId) -> Log
 async def _read_log(
     connection: Connection, execution_id: ExecutionId, offset: int, limit: int
 ) -> LogPage:
-    found = await connection.fetchrow(
-        "SELECT size, dropped FROM rota.logs WHERE execution_id = $1", execution_id
-    )
-    size = LogExtent(*found) if found else LogExtent()
+    size = await _size(connection, execution_id)
     # Bounded by the size read first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = await connection.fetch(
@@ -212,8 +211,19 @@ async def _read_log(
         offset - LOG_PIECE_BYTES,
         end,
     )
-    data = b"".join(piece[max(0, offset - start) : max(0, end - start)] for start, piece in pieces)
-    return LogPage(data, offset + len(data), size.stored, size.dropped)
+    try:
+        return log_page(execution_id, pieces, offset, end, size)
+    except DamagedRowError:
+        if (await _size(connection, execution_id)).stored:
+            raise
+        return LogPage(b"", offset, 0)  # it was removed meanwhile
+
+
+async def _size(connection: Connection, execution_id: ExecutionId) -> LogExtent:
+    found = await connection.fetchrow(
+        "SELECT size, dropped FROM rota.logs WHERE execution_id = $1", execution_id
+    )
+    return LogExtent(*found) if found else LogExtent()
 
 
 async def _keep_artifact(
@@ -296,7 +306,7 @@ class PostgresObjectIndex:
         return await self._connection.write(lambda c: _add_bundle(c, bundle))
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
-        sql = "SELECT body, used_at FROM rota.bundles WHERE id = ANY ($1::text[])"
+        sql = "SELECT id, body, used_at FROM rota.bundles WHERE id = ANY ($1::text[])"
         return [decode_bundle(*row) for row in await self._ask(sql, list(bundle_ids))]
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
@@ -310,7 +320,7 @@ class PostgresObjectIndex:
             if value is not None:
                 args.append(value)
                 where.append(clause.format(len(args)))
-        sql = f"SELECT body, used_at FROM rota.bundles WHERE {' AND '.join(where)}"
+        sql = f"SELECT id, body, used_at FROM rota.bundles WHERE {' AND '.join(where)}"
         found = await self._ask(f"{sql} ORDER BY id DESC LIMIT {query.limit:d}", *args)
         return [decode_bundle(*row) for row in found]
 
@@ -387,7 +397,7 @@ async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
             encode_bundle(bundle),
         )
         found = await connection.fetchrow(
-            "SELECT body, used_at FROM rota.bundles WHERE tenant = $1 AND sha256 = $2",
+            "SELECT id, body, used_at FROM rota.bundles WHERE tenant = $1 AND sha256 = $2",
             bundle.tenant,
             bundle.sha256,
         )

@@ -20,7 +20,14 @@ from hashlib import blake2b
 import asyncpg
 import msgspec
 
-from rota.store.limits import MIGRATE_WAIT_MS, ONLINE_INDEX_S
+from rota.store.checksums import row_key, sealed
+from rota.store.journal import hash_records
+from rota.store.limits import (
+    LOAD_RECORDS_PER_FETCH,
+    MIGRATE_WAIT_MS,
+    ONLINE_INDEX_S,
+    SEALED_ROWS_AT_ONCE,
+)
 from rota.store.migrate import (
     Migration,
     is_of_0_1,
@@ -31,7 +38,8 @@ from rota.store.migrate import (
 )
 from rota.store.postgres.connect import Address, Connection, close, connect
 from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
-from rota.store.protocol import SchemaError
+from rota.store.protocol import GENESIS, SchemaError
+from rota.store.stored_bodies import BODIES, StoredBodies
 
 _INDEX_LOCK = 0x726F7462
 """The advisory lock for building; the one of the step must stay free."""
@@ -224,9 +232,61 @@ async def _take_over_0_1(connection: Connection, baseline: Migration) -> None:
     async with connection.transaction():
         await _lock(connection)
         if await _recorded(connection) and is_of_0_1(await _applied(connection)):
+            for stored in BODIES["postgres"]:
+                await _seal(connection, stored)
             await connection.execute(step_from_0_1("postgres").sql)
+            await _chain_journal(connection)
             await connection.execute(_RECORD_TABLE)
             await _record(connection, baseline)
+
+
+async def _seal(connection: Connection, stored: StoredBodies) -> None:
+    """Adds the checksums to a table of 0.1, a page of rows at a time."""
+    names, keys = (*stored.keys, *stored.bodies), len(stored.keys)
+    kinds = {
+        row[0]: row[1]
+        for row in await connection.fetch(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = $1::regclass AND attnum > 0",
+            f"rota.{stored.table}",
+        )
+    }
+    arrays = ", ".join(f"${place}::{kinds[name]}[]" for place, name in enumerate(names, 1))
+    update = (
+        f"UPDATE rota.{stored.table} t"
+        f" SET {', '.join(f'{body} = v.{body}' for body in stored.bodies)}"
+        f" FROM unnest({arrays}) AS v ({', '.join(names)})"
+        f" WHERE {' AND '.join(f't.{key} = v.{key}' for key in stored.keys)}"
+    )
+    cursor = await connection.cursor(f"SELECT {', '.join(names)} FROM rota.{stored.table}")
+    while page := await cursor.fetch(SEALED_ROWS_AT_ONCE):
+        rows = [
+            (*row[:keys], *(sealed(row_key(*row[:keys]), body) for body in row[keys:]))
+            for row in map(tuple, page)
+        ]
+        await connection.execute(update, *(list(column) for column in zip(*rows, strict=True)))
+
+
+async def _chain_journal(connection: Connection) -> None:
+    """Gives the records of 0.1 their hashes; the chain begins with the oldest that is kept."""
+    seq, newest = 0, GENESIS.hash
+    while found := await connection.fetch(
+        "SELECT seq, epoch, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+        seq,
+        LOAD_RECORDS_PER_FETCH,
+    ):
+        hashes = hash_records(newest, [tuple(row) for row in found])
+        await connection.execute(
+            "UPDATE rota.journal j SET hash = v.hash"
+            " FROM unnest($1::int8[], $2::bytea[]) AS v (seq, hash) WHERE j.seq = v.seq",
+            *zip(*hashes, strict=True),
+        )
+        seq, newest = hashes[-1]
+    await connection.execute(
+        "UPDATE rota.projection_shards SET folded_hash = j.hash"
+        " FROM rota.journal j WHERE j.seq = folded_seq"
+    )
+    await connection.execute("ALTER TABLE rota.journal ALTER COLUMN hash SET NOT NULL")
 
 
 async def _migrate(connection: Connection, steps: Sequence[Migration], address: Address) -> int:

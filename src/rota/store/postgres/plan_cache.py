@@ -11,9 +11,9 @@ SET LOCAL enable_memoize = off; SET LOCAL jit = off;
 SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off
 """
 """The projection only looks rows up by their keys. Statistics of tables that are emptied and filled
-within minutes would sometimes suggest other plans. It does not wait for the disk: what a crash undoes
-is projected again. That is set here for PgBouncer too, where a connection has no settings of its
-own."""
+within minutes would sometimes suggest other plans. It does not wait for the disk: what a crash
+undoes is projected again. That is set here for PgBouncer too, where a connection has no settings of
+its own."""
 BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
 """A table that counts as empty would still be read as a whole along its index. A bitmap scan, which
 is left, cannot be made without a key."""

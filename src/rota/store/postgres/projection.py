@@ -55,18 +55,24 @@ _QUARANTINED_COLUMNS = {"job_id": "text", "seq": "int8", "index": "int8", "body"
 _IDS = "unnest($1::text[]) AS v (id)"
 """With a join each id is looked up in its own day's partition; with an array in all partitions."""
 
-_CARRIED = "j.queue, j.tenant, j.name, j.priority, j.created_at"
+_SPEC_BYTES_MAX = 8_192
+"""A larger spec stays in the database when its job moves to another table."""
+_CARRIED = (
+    "j.tenant, j.name, j.priority, j.created_at,"
+    f" CASE WHEN octet_length(j.spec) <= {_SPEC_BYTES_MAX} THEN j.spec END"
+)
 _MOVE_WITHIN = """
 UPDATE rota.{table} j SET state = v.state, lives = v.lives, finished_at = v.finished_at,
     life = v.life
 FROM {moved} WHERE j.id = v.id
 """
-_MOVE_ACROSS = f"""
+_MOVE_ACROSS = """
 WITH gone AS (
-    DELETE FROM rota.{{table}} j USING {{moved}} WHERE j.id = v.id
-    RETURNING v.id, v.state, v.lives, {_CARRIED}, v.finished_at, v.life, j.spec
+    DELETE FROM rota.{table} j USING {moved} WHERE j.id = v.id
+    RETURNING v.id, v.state, v.lives, j.queue, j.tenant, j.name, j.priority, j.created_at,
+        v.finished_at, v.life, j.spec
 )
-INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, created_at,
+INSERT INTO rota.{other} (id, state, lives, queue, tenant, name, priority, created_at,
     finished_at, life, spec) SELECT * FROM gone
 """
 
@@ -75,6 +81,11 @@ _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
 """
+_STILL = """
+SELECT ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1),
+    (SELECT hash FROM rota.journal WHERE seq = $1)
+"""
+"""What must be as it was when the window was read: a failover may have lost its records."""
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 _NEWEST = "SELECT " + ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
 
@@ -92,8 +103,8 @@ class WindowProjection:
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Tables to look jobs up in: mostly no job is spilled, and that table is left out."""
-        self._stored: dict[JobId, str] = {}
-        """The table of each job that was looked up and found."""
+        self._stored: dict[JobId, tuple[str, Row]] = {}
+        """By job that was found: its table, and the columns that never change."""
         self._standings: dict[JobId, JobStanding] = {}
 
     async def run(self, plans: PlanCache) -> bool | None:
@@ -102,7 +113,7 @@ class WindowProjection:
         None: another process projects these shards, or has projected them.
         """
         window = self._window
-        if not await self._lock():
+        if not await self.lock():
             return None
         await self.begin(plans)
         due = window.due()
@@ -111,7 +122,7 @@ class WindowProjection:
         await self._pass()
         return leaves_behind
 
-    async def _lock(self) -> bool:
+    async def lock(self) -> bool:
         """Locks the shards; False: another process has them, or has moved them."""
         window = self._window
         try:
@@ -119,8 +130,10 @@ class WindowProjection:
         except asyncpg.LockNotAvailableError:
             return False
         there = {row[0]: Head(Seq(row[1]), row[2]) for row in found}
-        quarantined = await self._connection.fetchval("SELECT count(*) FROM rota.quarantine")
-        return there == window.positions and quarantined == len(self._quarantine)
+        if there != window.positions:
+            return False
+        aside, last = await self._connection.fetchrow(_STILL, window.end.seq) or ((), None)
+        return last == window.end.hash and aside == sorted(self._quarantine)
 
     async def begin(self, plans: PlanCache) -> None:
         """Sets the planner for this transaction, and reads up to where ids must be looked up."""
@@ -161,10 +174,10 @@ class WindowProjection:
             where = "'queued', j.lives, j.queue, j.line"
             if table != "jobs_shelved":
                 where = "j.state, j.lives, j.queue, 0"
-            found = await self._look_up(table, where, job_ids)
-            for job_id, *standing in found:
-                self._standings[job_id] = rows.standing(*standing)
-                self._stored[job_id] = table
+            found = await self._look_up(table, f"{where}, {_CARRIED}", job_ids)
+            for job_id, state, lives, queue, line, *carried in found:
+                self._standings[job_id] = rows.standing(state, lives, queue, line)
+                self._stored[job_id] = (table, (queue, *carried))
             if found:
                 job_ids = [job_id for job_id in job_ids if job_id not in self._standings]
 
@@ -180,13 +193,23 @@ class WindowProjection:
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
             )
-            old += [(row[0], rows.spec(row[1])) for row in found]
+            whole, damaged = rows.specs(map(tuple, found))
+            old += whole
+            if damaged:
+                await self._unlink_damaged(damaged)
         await self._delete(
             "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in old)
         )
         await self._delete(
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
+
+    async def _unlink_damaged(self, job_ids: Sequence[JobId]) -> None:
+        """Removes labels and edges of damaged jobs, whose specs cannot say which they are."""
+        for table, column in (("labels", "job_id"), ("edges", "child")):
+            await self._connection.execute(
+                f"DELETE FROM rota.{table} WHERE {column} = ANY ($1)", job_ids
+            )
 
     async def _drop_executions(self, changes: TableChanges) -> bool:
         if not changes.dropped:
@@ -226,14 +249,28 @@ class WindowProjection:
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
     async def _move_jobs(self, changes: TableChanges) -> None:
-        ways: dict[tuple[str, str], list[Row]] = {}
+        gone: dict[str, list[JobId]] = {}
+        fresh: dict[str, list[Row]] = {}
+        large: dict[tuple[str, str], list[Row]] = {}
         for job_id, life in changes.moves:
-            options = (self._stored[job_id], _table_of(life))
-            ways.setdefault(options, []).append(_move_row(job_id, life))
-        for (table, other), moved in ways.items():
+            (table, carried), other = self._stored[job_id], _table_of(life)
+            _, state, lives, encoded = rows.move_row(job_id, life)
+            if carried[-1] is None:
+                moved = (job_id, state, lives, life.finished_at, encoded)
+                large.setdefault((table, other), []).append(moved)
+                continue
+            gone.setdefault(table, []).append(job_id)
+            row = (job_id, state, lives, *carried[:-1], encoded, carried[-1], life.finished_at)
+            fresh.setdefault(other, []).append(row)
+        # Deleted and copied in: an update would write all indexes too, and row by row.
+        for table, job_ids in gone.items():
+            await self._delete_ids(table, job_ids)
+        for table, each in fresh.items():
+            await self._insert(table, _JOB_COLUMNS, each)
+        for (table, other), each in large.items():
             statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
             sql = statement.format(table=table, other=other, moved=_unnest(_MOVE_COLUMNS))
-            await self._connection.execute(sql, *_columns(moved, _MOVE_COLUMNS))
+            await self._connection.execute(sql, *_columns(each, _MOVE_COLUMNS))
 
     async def _write_executions(self, executions: Mapping[ExecutionId, Execution]) -> None:
         ids = list(executions)
@@ -399,11 +436,6 @@ def _table_of(life: Life) -> str:
 
 def _job_row(job: _Job) -> Row:
     return (*rows.job_row(*job), job[2].finished_at)
-
-
-def _move_row(job_id: JobId, life: Life) -> Row:
-    row = rows.move_row(job_id, life)
-    return (*row[:3], life.finished_at, row[3])
 
 
 def _unnest(columns: Mapping[str, str]) -> str:

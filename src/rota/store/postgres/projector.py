@@ -5,33 +5,38 @@ one watches, and takes over when the tables have stood still for a while althoug
 more. Nothing but row locks is needed for that: a transaction locks the shards that it projects, and
 gives up if they are locked, or further than it thought. A projector that was frozen in the middle
 of a transaction would block all others: its transaction is ended.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import structlog
 
-from rota.core.model import Instant
+from rota.core.model import Instant, JobId
 from rota.store.journal import ChainReader
 from rota.store.limits import (
     POSTGRES_PROJECTION_WINDOW_WRITES,
+    PROJECTION_AT_HAND_BYTES,
     PROJECTION_BEHIND_WRITES_MAX,
     PROJECTION_DEADLINE_S,
     PROJECTION_FEW_WRITES,
     PROJECTION_IDLE_LOOK_S,
     PROJECTION_RETRY_S,
     PROJECTION_TICK_S,
+    PROJECTION_YIELD_S,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
 )
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.load import read_positions
 from rota.store.postgres.logs_and_files import remove_outputs
-from rota.store.postgres.partitions import drop_old_journal, make_partitions
+from rota.store.postgres.partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.postgres.plan_cache import PlanCache
 from rota.store.postgres.projection import SHARDS, WindowProjection
 from rota.store.postgres.quarantine import (
@@ -39,15 +44,17 @@ from rota.store.postgres.quarantine import (
     read_quarantine,
     set_failed_jobs_aside,
 )
-from rota.store.projection.quarantine import QUARANTINED_JOBS_MAX, Quarantine
+from rota.store.projection.quarantine import Quarantine
 from rota.store.projection.shards import Window, shards_behind
 from rota.store.protocol import (
     DivergedError,
+    Dropped,
     Head,
     JournalRecord,
     NewerRecordError,
     ProjectionStatus,
     Seq,
+    StoredRecord,
     StoreError,
     StoreFullError,
     TablesBehindError,
@@ -63,11 +70,47 @@ WHERE application_name LIKE 'rota project%' AND datname = current_database()
 """
 """Only sessions that have waited long for their own client: a slow statement is left alone. A role
 may end its own sessions, so no further privilege is needed."""
-_NEWEST = "SELECT max(seq) FROM rota.journal"
+_STATE = """
+SELECT (SELECT max(seq) FROM rota.journal), ARRAY(SELECT job_id FROM rota.quarantine ORDER BY 1)
+"""
 
 
-class QuarantineFullError(StoreError):
-    """Raised when so many jobs cannot be projected that it is not the jobs' fault."""
+class RecordsAtHand:
+    """Newest records as the server appended them: they need not be read from the database.
+
+    They are bounded; what is not here is in the journal. A projection verifies in its transaction
+    that the journal has the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._records: deque[StoredRecord] = deque()
+        self._bytes = 0
+
+    def add(self, record: StoredRecord) -> None:
+        """Adds the newest record; after a gap, or when they are too large, begins anew."""
+        size = len(record.body)
+        follows = not self._records or self._records[-1].seq + 1 == record.seq
+        if not follows or self._bytes + size > PROJECTION_AT_HAND_BYTES:
+            self._records.clear()
+            self._bytes = 0
+        if size <= PROJECTION_AT_HAND_BYTES:
+            self._records.append(record)
+            self._bytes += size
+
+    def after(self, head: Head) -> list[JournalRecord]:
+        """Returns the next window after `head`; empty: it is not here as a whole."""
+        records = self._records
+        while records and records[0].seq <= head.seq:
+            self._bytes -= len(records.popleft().body)
+        if not records or records[0].seq != head.seq + 1:
+            return []
+        chain_reader, writes, found = ChainReader(head), 0, list[JournalRecord]()
+        for one in records:
+            if writes >= POSTGRES_PROJECTION_WINDOW_WRITES:
+                break
+            found.append(chain_reader.read(one.seq, one.epoch, one.at, one.hash, one.body))
+            writes += len(found[-1].writes)
+        return found
 
 
 class _Lane:
@@ -106,7 +149,7 @@ class Projector:
         )
         self._changed = changed
         self._positions: dict[int, Head] = {}
-        self._appended = Seq(0)
+        self._appended = self._wanted = Seq(0)
         self._writes = 0
         self._leads = self._stands_in = self._closing = False
         self._advanced_at = self._lags_since = self._projected_at = 0.0
@@ -114,8 +157,8 @@ class Projector:
         this process last projected."""
         self._trouble = ""
         self._quarantine: Quarantine = {}
-        self._quarantine_stamp = -1
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
+        self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
         self._to_sweep = True
         self._made_until = Seq(0)
@@ -125,7 +168,7 @@ class Projector:
     async def start(self) -> None:
         """Reads how far journal and tables are, makes partitions, and begins."""
         await self._read_all()
-        await self._make_partitions(self._appended, None)
+        self._made_until = Seq(self._appended + self._limits.journal_partition_records // 2)
         self._task = asyncio.create_task(self._run(), name="rota-projector")
 
     # Called by the store
@@ -141,9 +184,13 @@ class Projector:
             self._leads = leads
             self._wake.set()
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes that the journal ends at `seq`, which brought so many more writes."""
-        self._see_appended(seq)
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Notes the newest record of the journal, which has so many writes."""
+        if record.seq <= self._projected:
+            # A failover of the database lost records, and the tables went back with them.
+            self._positions, self._appended = {}, Seq(0)
+        self._at_hand.add(record)
+        self._see_appended(record.seq)
         self._writes += writes
         self._wake.set()
 
@@ -168,6 +215,23 @@ class Projector:
         finally:
             self._waiting = [one for one in self._waiting if one[1] is not waiter]
 
+    def want(self, seq: Seq) -> None:
+        """Notes that a reader in another process waits for record `seq`."""
+        self._wanted = max(self._wanted, seq)
+        self._see_appended(seq)
+        self._wake.set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads."""
+        return self._leads
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops the oldest day of finished work that was over before then, or some of the rest."""
+        dropped = await self._lanes[0].connection.write(lambda c: drop_old(c, before))
+        self.sweep_soon()
+        return dropped
+
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""
         self._to_sweep = True
@@ -176,6 +240,7 @@ class Projector:
     async def start_over(self) -> None:
         """Reads everything anew: the database is not the one that was read before."""
         self._appended = Seq(0)
+        self._at_hand = RecordsAtHand()
         await self._read_all()
 
     async def close(self) -> None:
@@ -201,6 +266,10 @@ class Projector:
     @property
     def _lags(self) -> bool:
         return self._projected < self._appended
+
+    @property
+    def _awaited(self) -> bool:
+        return bool(self._waiting) or self._wanted > self._projected
 
     @property
     def _projects(self) -> bool:
@@ -234,7 +303,7 @@ class Projector:
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
                 # More has come: it may be time, or not yet.
-                if (left_s := self._pause_s()) > 0 and not self._waiting:
+                if (left_s := self._pause_s()) > 0 and not self._awaited:
                     await asyncio.sleep(min(left_s, PROJECTION_TICK_S))
 
     def _pause_s(self) -> float:
@@ -243,10 +312,10 @@ class Projector:
         if self._trouble:
             return PROJECTION_RETRY_S
         if not self._projects:
-            return PROJECTION_TICK_S if self._waiting else limits.projection_watch_s
+            return PROJECTION_TICK_S if self._awaited else limits.projection_watch_s
         if not self._lags:
             return 0 if self._to_sweep else PROJECTION_IDLE_LOOK_S
-        if self._waiting or self._writes >= limits.projection_begin_writes:
+        if self._awaited or self._writes >= limits.projection_begin_writes:
             return 0
         gather_s = (
             limits.postgres_projection_idle_s
@@ -258,7 +327,7 @@ class Projector:
 
     async def _work(self) -> None:
         try:
-            if self._trouble or not self._projects:
+            if self._trouble or not self._positions or not self._projects:
                 await self._read_all()
             self._judge_others()
             if self._projects and self._lags:
@@ -268,11 +337,12 @@ class Projector:
             self._set_trouble("")
         except Exception as error:
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
+            self._at_hand = RecordsAtHand()
             unexpected = not isinstance(error, StoreError)
             if str(error) != self._trouble:
                 log.error("projection_failed", reason=str(error), exc_info=unexpected)
             self._set_trouble(str(error) or type(error).__name__)
-            kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
+            kind = StoreFullError if isinstance(error, StoreFullError) else TablesBehindError
             self._fail(kind(f"the tables cannot follow the journal: {error}"))
 
     def _judge_others(self) -> None:
@@ -282,18 +352,15 @@ class Projector:
         elif not self._stands_in:
             still_s = self._now() - max(self._advanced_at, self._lags_since)
             self._stands_in = still_s >= self._limits.projection_stand_in_s
-            if self._stands_in:
-                log.warning("projecting_for_another", projected=self._projected)
 
     async def _read_all(self) -> None:
         """Reads how far journal and tables are, and what is set aside."""
-        found = await self._reader.read(_read_state)
-        positions, newest, stamp = found
+        positions, newest, aside = await self._reader.read(_read_state)
         self._move(positions)
         self._see_appended(Seq(max(newest, self._projected)))
-        if stamp != self._quarantine_stamp:
+        if aside != sorted(self._quarantine):
             self._quarantine = await self._reader.read(read_quarantine)
-            self._quarantine_stamp = stamp
+            self._tell()
 
     def _move(self, positions: dict[int, Head]) -> None:
         """Takes over new positions, and wakes those who wait for them."""
@@ -327,7 +394,9 @@ class Projector:
     async def _project(self) -> None:
         """Projects the next records into all shards that lack them."""
         lowest = min(self._positions.values(), key=lambda head: head.seq)
-        records = await self._reader.read(lambda c: _read_records(c, lowest))
+        records = self._at_hand.after(lowest)
+        if not records:
+            records = await self._reader.read(lambda c: _read_records(c, lowest))
         if not records:
             self._appended = self._projected
             return
@@ -338,10 +407,13 @@ class Projector:
         )
         self._projected_at = self._now()
         if any(end is None for end in ends):
+            self._at_hand = RecordsAtHand()  # perhaps the journal does not have them any more
             await self._yield_to_another()
+        elif self._stands_in and True in ends:
+            log.warning("projecting_for_another", after=lowest.seq, until=records[-1].seq)
         await self._read_all()
         self._writes = max(0, self._writes - sum(len(record.writes) for record in records))
-        if self._lags:
+        if self._lags and self._advanced_at >= began:
             self._lags_since = began
         for end in ends:
             if isinstance(end, BaseException):
@@ -363,8 +435,7 @@ class Projector:
         except Exception as error:
             if not is_of_the_data(error):
                 raise
-            await self._set_aside(lane, window, error)
-            return True
+            return await self._set_aside(lane, window, error)
         self._to_sweep |= bool(done)
         return done is not None or None
 
@@ -374,26 +445,27 @@ class Projector:
             projection = WindowProjection(connection, window, self._quarantine, copies=copies)
             return await projection.run(lane.plans)
 
-    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> None:
-        """Finds the jobs that cannot be projected and sets them aside; then all others go on."""
-        if len(self._quarantine) >= QUARANTINED_JOBS_MAX:
-            raise QuarantineFullError(
-                f"more than {QUARANTINED_JOBS_MAX} jobs cannot be projected: {error}"
-            ) from error
+    async def _set_aside(self, lane: _Lane, window: Window, error: Exception) -> bool | None:
+        """Finds the jobs that cannot be projected and sets them aside; then all others go on.
+
+        None: another process does it.
+        """
         copies, quarantine = not self._address.pgbouncer, self._quarantine
         failed = await lane.connection.write(
             lambda c: set_failed_jobs_aside(c, window, quarantine, lane.plans, copies=copies)
         )
+        if failed is None:
+            return None
         for job_id, reason in failed.items():
             log.error("job_quarantined", job=job_id, reason=reason)
-        self._quarantine_stamp = -1
         if not failed:
             raise StoreError(f"a window cannot be projected, though each job can: {error}")
+        return True
 
     async def _yield_to_another(self) -> None:
         """Lets another process that has the locks go on; ends it if it is frozen."""
         self._stands_in = False
-        await asyncio.sleep(PROJECTION_TICK_S)
+        await asyncio.sleep(PROJECTION_YIELD_S)
         if self._now() - self._advanced_at > self._limits.projection_stalled_s:
             stalled_s = self._limits.projection_stalled_s
             await self._reader.read(lambda c: c.fetchval(_END_STALLED, stalled_s))
@@ -430,9 +502,10 @@ class Projector:
             await self._lanes[0].connection.write(lambda c: remove_outputs(c, ids))
 
 
-async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, int]:
+async def _read_state(connection: Connection) -> tuple[dict[int, Head], Seq, list[JobId]]:
+    """Returns how far the tables are, the journal's newest record, and which jobs are set aside."""
     positions = await read_positions(connection)
-    found = await connection.fetchrow(f"SELECT ({_NEWEST}), (SELECT count(*) FROM rota.quarantine)")
+    found = await connection.fetchrow(_STATE)
     assert found is not None, "a SELECT without FROM has one row"
     return positions, Seq(found[0] or 0), found[1]
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from rota.core.model import (
     Execution,
@@ -18,9 +21,11 @@ from rota.core.schedule_model import Occurrence
 from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store import rows
 from rota.store.batched_lookup import BatchedLookup, FoundKeys, KeyLookup, KeyStatus
+from rota.store.damage import WholePages
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
+from rota.store.postgres.quarantine import read_set_aside
 from rota.store.postgres.schedules_and_events import (
     find_events,
     find_occurrences,
@@ -35,6 +40,7 @@ from rota.store.postgres.search import (
     job_bodies,
 )
 from rota.store.projection.client import Projection
+from rota.store.projection.quarantine import AllSetAside, overlay_executions, overlay_page
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -48,8 +54,10 @@ from rota.store.queries import (
     postgres_sample,
     read_sample,
 )
+from rota.store.rows import Row
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 _LAG = """
 SELECT min(folded_seq), (SELECT max(seq) FROM rota.journal),
@@ -99,6 +107,15 @@ SELECT state, count(*) FROM (
 """
 
 
+class _Seen(NamedTuple):
+    """State of the tables when they had caught up."""
+
+    now: Instant
+    """The database's time."""
+    may_be_set_aside: bool
+    """Whether a job may be in quarantine; while the projection was awaited, one may have come."""
+
+
 class PostgresQueryStore:
     """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
@@ -109,27 +126,33 @@ class PostgresQueryStore:
         self._key_connection = keys
         self._projection = projection
         self._keys = KeyLookup(self._read_keys)
+        self._pages = WholePages()
         self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
         self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Reads together what callers ask for one by one."""
         if len(job_ids) != 1:
-            return list((await self._read_jobs(job_ids)).values())
-        job = (await self._single_jobs.look(job_ids)).get(job_ids[0])
-        return [] if job is None else [job]
+            return [_job(found) for found in (await self._read_jobs(job_ids)).values()]
+        found = (await self._single_jobs.look(job_ids)).get(job_ids[0])
+        return [] if found is None else [_job(found)]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
-        return [rows.outline(tuple(row)) for row in found]
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("state", "queue", "tenant", "name"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        plain = [rows.outline(tuple(row)) for row in found if row[0] not in aside]
+        return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_jobs(c, query, now))
-        return Page(map(rows.job, found), found.rest)
+        return await self._pages.read(query, self._find_jobs, rows.job, itemgetter(0))
+
+    async def _find_jobs(self, query: JobQuery) -> Page[Row]:
+        now = (await self._caught_up()).now
+        return await self._readers.run(lambda c: find_jobs(c, query, now))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        now = await self._caught_up()
+        now = (await self._caught_up()).now
         found = await self._readers.run(lambda c: find_job_ids(c, query, now))
         return Page(map(JobId, found), found.rest)
 
@@ -138,14 +161,28 @@ class PostgresQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        aside = await self._set_aside(None)
         wanted = execution_bodies(execution_ids)
-        found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
-        return [rows.execution((row[1],)) for row in found]
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        executions = [rows.execution(tuple(row)) for row in found]
+        return overlay_executions(execution_ids, executions, aside) if aside else executions
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_executions(c, query, now))
-        return Page((rows.execution((row[1],)) for row in found), found.rest)
+        seen, aside = await self._caught_up(), None
+        if query.job_id is not None and seen.may_be_set_aside:
+            of_job = [query.job_id]
+            found = await self._readers.run(lambda c: read_set_aside(c, of_job))
+            aside = found.get(query.job_id)
+        if aside is None:
+            return await self._find_executions(query, seen.now)
+        longer = replace(query, limit=query.limit + len(aside.executions))
+        return overlay_page(await self._find_executions(longer, seen.now), query, aside)
+
+    async def _find_executions(self, query: ExecutionQuery, now: Instant) -> Page[Execution]:
+        async def page(asked: ExecutionQuery) -> Page[Row]:
+            return await self._readers.run(lambda c: find_executions(c, asked, now))
+
+        return await self._pages.read(query, page, rows.execution, itemgetter(0))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         sql, args = postgres_sample(query)
@@ -154,24 +191,28 @@ class PostgresQueryStore:
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         if direction is Direction.UPSTREAM:
             found = await self._bodies(job_ids, "spec")
-            return [
-                edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
-            ]
+            return rows.edges_above(found)
         lookup = self._below_single_jobs
         below = await (lookup.look if len(job_ids) == 1 else self._read_below)(job_ids)
         return [edge for job_id in dict.fromkeys(job_ids) for edge in below.get(job_id, ())]
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        return await self._read(lambda c: find_occurrences(c, query))
+        return await self._pages.read(
+            query, self._reading(find_occurrences), rows.occurrence, itemgetter(1)
+        )
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        return await self._read(lambda c: find_events(c, query))
+        return await self._pages.read(
+            query, self._reading(find_events), rows.accepted_event, itemgetter(2, 0)
+        )
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        return await self._read(lambda c: find_trigger_decisions(c, query))
+        return await self._pages.read(
+            query, self._reading(find_trigger_decisions), rows.trigger_decision, itemgetter(1)
+        )
 
     async def key(self, key: str) -> KeyRecord | None:
         found = await self._read(
@@ -221,9 +262,24 @@ class PostgresQueryStore:
         assert found is not None
         return Seq(found[0] or 0), Seq(found[1] or 0)
 
-    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, JobRecord]:
-        found = await self._bodies(job_ids, "life", "spec")
-        return {row[0]: rows.job(tuple(row)) for row in found}
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Row | JobRecord]:
+        """Returns rows, not records: a damaged one must fail only those who ask for it.
+
+        Of a job in quarantine it returns the record.
+        """
+        aside = await self._set_aside(job_ids)
+        wanted = job_bodies(job_ids, ("life", "spec"))
+        found = await self._readers.run(lambda c: c.fetch(wanted.sql, *wanted.args))
+        plain = {row[0]: tuple(row) for row in found if row[0] not in aside}
+        return plain | {job.id: job for one in aside.values() for job in one.shown}
+
+    def _reading(
+        self, find: Callable[[Connection, Q], Awaitable[Sequence[Any]]]
+    ) -> Callable[[Q], Awaitable[Page[Any]]]:
+        async def page(query: Q) -> Page[Any]:
+            return Page(await self._read(lambda c: find(c, query)))
+
+        return page
 
     async def _read_below(self, job_ids: Sequence[JobId]) -> dict[JobId, list[Edge]]:
         found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
@@ -241,11 +297,26 @@ class PostgresQueryStore:
         await self._caught_up()
         return await self._readers.run(read)
 
-    async def _caught_up(self) -> Instant:
-        """Waits until the tables have all that is durable; returns the database's time."""
+    async def _set_aside(self, job_ids: Sequence[JobId] | None) -> AllSetAside:
+        """Returns those of these jobs, or all, that are in quarantine, once the tables have caught
+        up.
+
+        To be read before the rows: a job that is repaired between the two is then right in both.
+        """
+        if not (await self._caught_up()).may_be_set_aside:
+            return {}
+        return await self._readers.run(lambda c: read_set_aside(c, job_ids))
+
+    async def _caught_up(self) -> _Seen:
+        """Waits until the tables have all that is durable."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        projected, newest, now, self._quarantined = lag
-        if newest is not None and newest > projected:
+        projected, newest, now, quarantined = lag
+        must_wait = newest is not None and newest > projected
+        if must_wait:
             await self._projection.reached(newest)
-        return int(now)
+        return _Seen(int(now), must_wait or quarantined > 0)
+
+
+def _job(found: Row | JobRecord) -> JobRecord:
+    return found if isinstance(found, JobRecord) else rows.job(found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.schedule_model import Occurrence
-from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.postgres.connect import Connection
 from rota.store.queries import EventQuery, OccurrenceQuery, TriggerDecisionQuery
 from rota.store.rows import Row
@@ -74,8 +74,8 @@ async def _write_rows(connection: Connection, sql: str, given: Sequence[Row]) ->
         await connection.execute(sql, *(list(column) for column in zip(*given, strict=True)))
 
 
-async def find_occurrences(connection: Connection, query: OccurrenceQuery) -> list[Occurrence]:
-    """Returns a page of a schedule's occurrences, newest first."""
+async def find_occurrences(connection: Connection, query: OccurrenceQuery) -> Sequence[Any]:
+    """Returns rows of schedule id, nominal, body; newest first."""
     where, args = ["schedule_id = $1"], [query.schedule_id]
     bounds: list[Any] = [query.limit]
     for clause, bound in (
@@ -86,13 +86,13 @@ async def find_occurrences(connection: Connection, query: OccurrenceQuery) -> li
         if bound is not None:
             bounds.append(bound)
             where.append(clause.format(len(args) + len(bounds)))
-    found = await connection.fetch(
-        f"SELECT body FROM rota.occurrences WHERE {' AND '.join(where)}"
+    found: Sequence[Any] = await connection.fetch(
+        f"SELECT schedule_id, nominal, body FROM rota.occurrences WHERE {' AND '.join(where)}"
         " ORDER BY nominal DESC LIMIT $2",
         *args,
         *bounds,
     )
-    return [rows.occurrence(tuple(row)) for row in found]
+    return found
 
 
 _PUT_BODIES = """
@@ -136,29 +136,29 @@ async def write_events(connection: Connection, changes: EventTableChanges) -> No
     await _write_rows(connection, _COUNT_REACTED, list(changes.reacted.items()))
 
 
-async def read_triggers(connection: Connection) -> list[Trigger]:
+async def read_triggers(connection: Connection, damage: Damage) -> list[Trigger]:
     """Returns all, in order of creation."""
-    found = await connection.fetch("SELECT body FROM rota.triggers ORDER BY id")
-    return [rows.trigger(tuple(row)) for row in found]
+    found = await connection.fetch("SELECT id, body FROM rota.triggers ORDER BY id")
+    return damage.whole(rows.trigger, found)
 
 
-async def read_buffered_events(connection: Connection) -> list[BufferedEvent]:
+async def read_buffered_events(connection: Connection, damage: Damage) -> list[BufferedEvent]:
     """Returns all buffered events, in order of arrival."""
-    found = await connection.fetch("SELECT body FROM rota.held")
-    buffered = [rows.buffered_event(tuple(row)) for row in found]
+    found = await connection.fetch("SELECT id, body FROM rota.held")
+    buffered = damage.whole(rows.buffered_event, found)
     return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 async def read_accepted_events(connection: Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
     """Returns those that were accepted."""
     found = await connection.fetch(
-        "SELECT body FROM rota.events WHERE key = ANY ($1::text[])", list(keys)
+        "SELECT key, body FROM rota.events WHERE key = ANY ($1::text[])", list(keys)
     )
     return [rows.accepted_event(tuple(row)) for row in found]
 
 
-async def find_events(connection: Connection, query: EventQuery) -> list[AcceptedEvent]:
-    """Returns a page of accepted events, newest first."""
+async def find_events(connection: Connection, query: EventQuery) -> Sequence[Any]:
+    """Returns rows of key, body, at; newest first."""
     where = ["true"]
     args: list[Any] = []
     for column, value in (("type", query.type), ("tenant", query.tenant)):
@@ -169,14 +169,13 @@ async def find_events(connection: Connection, query: EventQuery) -> list[Accepte
         args += query.before
         where.append(f"(at, key) < (${len(args) - 1}::int8, ${len(args)}::text)")
     rest = f"at DESC, key DESC LIMIT {query.limit:d}"
-    found = await _page(connection, "events", where, args, rest)
-    return [rows.accepted_event(tuple(row)) for row in found]
+    return await _page(connection, "key, body, at FROM rota.events", where, args, rest)
 
 
 async def find_trigger_decisions(
     connection: Connection, query: TriggerDecisionQuery
-) -> list[TriggerDecision]:
-    """Returns a page of a trigger's decisions, newest first."""
+) -> Sequence[Any]:
+    """Returns rows of trigger id, id, body; newest first."""
     where, args = ["trigger_id = $1"], [query.trigger_id]
     more: list[Any] = []
     for clause, value in (
@@ -187,12 +186,13 @@ async def find_trigger_decisions(
             more.append(value)
             where.append(clause.format(len(args) + len(more)))
     rest = f"id DESC LIMIT {query.limit:d}"
-    found = await _page(connection, "arrivals", where, [*args, *more], rest)
-    return [rows.trigger_decision(tuple(row)) for row in found]
+    columns = "trigger_id, id, body FROM rota.arrivals"
+    return await _page(connection, columns, where, [*args, *more], rest)
 
 
 async def _page(
-    connection: Connection, table: str, where: Sequence[str], args: Sequence[Any], rest: str
-) -> list[Any]:
-    sql = f"SELECT body FROM rota.{table} WHERE {' AND '.join(where)} ORDER BY {rest}"
-    return await connection.fetch(sql, *args)
+    connection: Connection, columns: str, where: Sequence[str], args: Sequence[Any], rest: str
+) -> Sequence[Any]:
+    sql = f"SELECT {columns} WHERE {' AND '.join(where)} ORDER BY {rest}"
+    found: Sequence[Any] = await connection.fetch(sql, *args)
+    return found

@@ -89,6 +89,7 @@ class PostgresStore:
         """Connects, and checks that this database takes writes."""
         await self.journal.durability()
         await self._readers.open()
+        await self.journal.make_partitions()
         if self._projector is not None:
             await self._projector.start()
 

@@ -1,16 +1,23 @@
-"""Decodes many stored jobs at once, into records that share what they have in common."""
+"""Decodes many stored jobs at once, into records that share what they have in common.
+
+Rows are checked in chunks before they are decoded: mostly all of a chunk are whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
 
 from rota.core.entries import InternPool
 from rota.core.model import Instant, JobId, JobRecord, Life, Spec, Terms
+from rota.store.checksums import CRC_BYTES, RESIDUE, are_whole
+from rota.store.limits import DECODED_ROWS_AT_ONCE
 
 _SHARED_MAX = 10_000
 """Values of a kind that are shared at a time: where nothing is alike, a load must not keep
@@ -39,11 +46,13 @@ _Parts = msgspec.defstruct(
 )
 """A spec whose terms are left encoded: mostly they are those of the job before."""
 _decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
+_number_of = int.from_bytes
 _rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 
 
 class EncodedSpec(msgspec.Struct, frozen=True, gc=False):
-    """Stored spec whose arrival number is cut out; jobs of one batch share it."""
+    """Stored spec, without its checksum, whose arrival number is cut out; jobs of one batch share
+    it."""
 
     size: int
     """Bytes of the whole spec."""
@@ -54,7 +63,7 @@ class EncodedSpec(msgspec.Struct, frozen=True, gc=False):
     tail: bytes = b""
 
     def encoded(self, number: int) -> bytes:
-        """Returns the whole spec, as it is stored, of the job with this arrival number."""
+        """Returns the whole spec, without a checksum, of the job with this arrival number."""
         if not self.width:
             return self.head
         return self.head + number.to_bytes(self.width, "big") + self.tail
@@ -77,7 +86,7 @@ class _SpecTemplate:
         # MessagePack: a byte before a number says its length; a number up to 127 is that byte.
         self._start, self._end = start + 1, start + len(number)
         self._head, self._tail = data[: self._start], data[self._end :]
-        self._size = len(data) if fits and len(number) > 1 else -1
+        self._size = len(data) + CRC_BYTES if fits and len(number) > 1 else -1
         self._first = spec
 
     @property
@@ -86,11 +95,14 @@ class _SpecTemplate:
         return (self._start, self._end - self._start) if self._size > 0 else None
 
     def spec_of(self, data: bytes) -> Spec | None:
-        """Returns the spec, if it differs only in its arrival number."""
-        if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
-            return replace(
-                self._first, arrival_number=int.from_bytes(data[self._start : self._end], "big")
-            )
+        """Returns the spec, if it differs only in its arrival number; `data` has its checksum."""
+        start, end = self._start, self._end
+        if (
+            len(data) == self._size
+            and data[:start] == self._head
+            and data[end:-CRC_BYTES] == self._tail
+        ):
+            return replace(self._first, arrival_number=_number_of(data[start:end], "big"))
         return None
 
 
@@ -98,9 +110,31 @@ class EncodedBatch(msgspec.Struct, frozen=True, gc=False):
     """Jobs whose lives and specs are stored alike but for their arrival numbers, which ascend."""
 
     life: bytes
+    """Without its checksum."""
     spec: EncodedSpec
     ids: Sequence[JobId]
     arrival_numbers: Sequence[int]
+    life_crcs: bytes
+    """The checksums of all lives, one behind the other."""
+    spec_crcs: bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each life and each spec matches its checksum."""
+        starts = list(map(crc32, map(str.encode, self.ids)))
+        spec, width = self.spec, self.spec.width
+        numbers = (number.to_bytes(width, "big") for number in self.arrival_numbers)
+        heads = map(crc32, repeat(spec.head), starts)
+        specs = map(crc32, repeat(spec.tail), map(crc32, numbers, heads))
+        whole = [RESIDUE] * len(starts)
+        return (
+            list(map(crc32, _each(self.life_crcs), map(crc32, repeat(self.life), starts))) == whole
+            and list(map(crc32, _each(self.spec_crcs), specs)) == whole
+        )
+
+
+def _each(crcs: bytes) -> Iterator[bytes]:
+    return (crcs[at : at + CRC_BYTES] for at in range(0, len(crcs), CRC_BYTES))
 
 
 class BulkDecoder:
@@ -121,33 +155,42 @@ class BulkDecoder:
         """Where the arrival number is in the last specs; None: they were not alike, so that those
         that follow will not be, either."""
 
-    def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
-        """Reads rows of id, life, spec; further columns are ignored."""
+    def jobs(self, rows: Iterable[Any], damaged: list[Any]) -> list[JobRecord]:
+        """Reads rows of id, life, spec; further columns are ignored.
+
+        Leaves out damaged rows and adds them to `damaged`.
+        """
         shared_lives, template = self._lives, None
-        for row in rows:
-            spec = None if template is None else template.spec_of(row[2])
+        jobs: list[JobRecord] = []
+        for job_id, stored_life, stored_spec in _whole_rows(rows, damaged):
+            spec = None if template is None else template.spec_of(stored_spec)
             if spec is None:
-                before, spec = self._before, self._spec(row[2])
+                data = stored_spec[:-CRC_BYTES]
+                before, spec = self._before, self._spec(data)
                 template = None
                 if before is not None and _are_of_one_batch(spec, before):
-                    template = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
-            life = shared_lives.get(row[1])
+                    template = _SpecTemplate(data, bytes(self._encoded or b""), spec)
+            encoded = stored_life[:-CRC_BYTES]
+            life = shared_lives.get(encoded)
             if life is None:
-                life = self._life(row[1])
-            yield JobRecord(row[0], spec, life)
+                life = self._life(encoded)
+            jobs.append(JobRecord(job_id, spec, life))
         self.number_position = None if template is None else template.number_position
+        return jobs
 
     def batch(self, batch: EncodedBatch) -> list[JobRecord] | None:
         """Returns jobs that differ only in their arrival number; None: something else was cut
-        out."""
+        out, or one of them is damaged."""
         encoded, numbers = batch.spec, batch.arrival_numbers
-        if numbers[0] >= 1 << 8 * encoded.width:
+        if max(numbers) >= 1 << 8 * encoded.width:
             return None  # a longer number, of which these bytes are only the end
+        if len(batch.ids) != len(numbers) or not batch.is_whole:
+            return None
         data = encoded.encoded(numbers[0])
         spec = self._spec(data)
         template = _SpecTemplate(data, bytes(self._encoded or b""), spec)
         position = (len(encoded.head), encoded.width)
-        if template.number_position != position or len(batch.ids) != len(numbers):
+        if template.number_position != position:
             return None
         life = self._lives.get(batch.life) or self._life(batch.life)
         both = zip(batch.ids, numbers, strict=True)
@@ -180,6 +223,21 @@ class BulkDecoder:
             shared.clear()
         shared[data] = life
         return life
+
+
+def _whole_rows(rows: Iterable[Any], damaged: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields id, life and spec of the rows that match their checksums."""
+    left = iter(rows)
+    while chunk := list(islice(left, DECODED_ROWS_AT_ONCE)):
+        ids, lives, specs, *_ = zip(*chunk, strict=True)
+        if are_whole(ids, lives, specs):
+            yield from zip(ids, lives, specs, strict=True)
+            continue
+        for row, job_id, life, spec in zip(chunk, ids, lives, specs, strict=True):
+            if are_whole((job_id,), (life,), (spec,)):
+                yield job_id, life, spec
+            else:
+                damaged.append(row)
 
 
 def _are_of_one_batch(spec: Spec, before: Spec) -> bool:

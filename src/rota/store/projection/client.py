@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rota.store.protocol import ProjectionStatus, Seq
+from rota.store.protocol import ProjectionStatus, Seq, StoredRecord
+
+KEEPS_ENDING = "the background process keeps ending: see its log"
+"""Trouble of a projection whose process ends again and again."""
 
 
 class Projection(Protocol):
@@ -20,8 +23,8 @@ class Projection(Protocol):
         not."""
         ...
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
-        """Notes a record that this process has appended."""
+    def note_appended(self, record: StoredRecord, writes: int) -> None:
+        """Notes a record that this process has appended, which has so many writes."""
         ...
 
     async def reached(self, seq: Seq) -> None:

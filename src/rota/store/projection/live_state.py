@@ -129,6 +129,7 @@ class LiveState:
         self._queues = {queue.name: queue for queue in snapshot.queues}
         self._schedules = LiveSchedules(snapshot)
         self._settings = snapshot.settings
+        self._damaged = snapshot.damaged
         self._next_arrival_number = snapshot.next_arrival_number
         self._submitted = snapshot.totals.submitted
         self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
@@ -212,6 +213,7 @@ class LiveState:
             workers=[self._workers[key] for key in sorted(self._workers)],
             queues=[self._queues[name] for name in sorted(self._queues)],
             settings=self._settings,
+            damaged=self._damaged,
             next_arrival_number=self._next_arrival_number,
             totals=Totals(
                 self._submitted,

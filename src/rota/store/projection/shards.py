@@ -3,6 +3,8 @@
 Every row of the tables belongs to one shard: that of its job, by a hash of the job's id. What has
 no job (workers, queues, settings, keys, schedules, events) belongs to shard 0. A shard says how far
 it is in the transaction that writes its rows, so shards may be at different records.
+
+Why: docs/decisions/0031-projection-in-shards-in-a-process-of-its-own.md.
 """
 
 from __future__ import annotations
@@ -88,14 +90,17 @@ def shard_of(job_id: JobId | None, shards: int) -> int:
 
 def jobs_looked_up(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     """Returns the jobs whose stored state must be known before these writes are projected."""
-    return list(
-        dict.fromkeys(
-            job_id
-            for writes in records
-            for write in writes
-            if type(write) is not PutExecution and (job_id := job_of(write)) is not None
-        )
-    )
+    found: dict[JobId, None] = {}
+    for writes in records:
+        for write in writes:
+            # A short job is five of these and nothing else, so they are tested first.
+            if type(write) is PutExecution:
+                continue
+            if type(write) is MoveJob or type(write) is PutJob:
+                found[write.id] = None
+            elif (job_id := job_of(write)) is not None:
+                found[job_id] = None
+    return list(found)
 
 
 def writes_due(

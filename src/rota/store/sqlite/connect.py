@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from rota.store.errors import DamagedError
 from rota.store.limits import (
     READER_BUSY_MS,
     READER_CACHE_KIB,
@@ -22,10 +23,10 @@ from rota.store.limits import (
 from rota.store.migrate import known_migrations, migrate_sqlite
 from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
 from rota.store.rows import Row
+from rota.store.sqlite.database_file import MEMORY
 
-MEMORY = Path(":memory:")
-"""A database without a file: it exists in its one connection."""
-
+SQLITE_ERRORS = (apsw.Error, UnicodeDecodeError)
+"""Raised by statements; the second one for damaged text."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -53,10 +54,10 @@ def open_writer(
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -WRITER_CACHE_KIB)
         connection.pragma("journal_size_limit", WAL_BYTES_KEPT)
-        migrate_sqlite(connection, known_migrations(dialect), from_0_1=from_0_1)
-    except apsw.Error as error:
+        migrate_sqlite(connection, known_migrations(dialect), from_0_1=dialect if from_0_1 else "")
+    except SQLITE_ERRORS as error:
         connection.close()
-        raise StoreError(f"cannot use {path}: {error}") from error
+        raise as_read_error(error, f"cannot use {path}") from error
     except StoreError:
         connection.close()
         raise
@@ -73,7 +74,24 @@ def open_reader(path: Path) -> apsw.Connection:
     return connection
 
 
-def as_store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError:
+def as_read_error(error: Exception, failed: str) -> StoreError:
+    """Returns the error for the caller of a read; `failed` says which one."""
+    if _says_damaged(error):
+        return DamagedError(
+            f"{failed}: {error}; the file is damaged: stop the server, check it with"
+            " `rota doctor --data DIR` and restore a backup"
+        )
+    return StoreError(f"{failed}: {error}")
+
+
+def _says_damaged(error: Exception) -> bool:
+    if isinstance(error, apsw.IOError):
+        result = getattr(error, "extendedresult", 0)
+        return result in (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError)
+
+
+def as_store_error(error: Exception, connection: apsw.Connection) -> StoreError:
     """Returns the error for the caller; leaves the connection outside any transaction."""
     # If the disk refused bytes of a transaction, its commit mark was not written, so it did not
     # happen. Any other error (a failed sync above all) may have come after the mark.
@@ -88,12 +106,49 @@ def as_store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError
             connection.execute("ROLLBACK")
     if no_space:
         return StoreFullError(f"no space left for {connection.filename}: free some, it goes on")
+    if _says_damaged(error):
+        return as_read_error(error, str(connection.filename))
     return UnknownFateError(f"{connection.filename}: {error}")
 
 
 def fetch(connection: apsw.Connection, sql: str, args: Sequence[Any] = ()) -> list[Row]:
     """Returns all rows of a query."""
     return connection.execute(sql, args).fetchall()
+
+
+_BODIES = ("life", "spec", "body", "course", "receipt")
+
+
+def fetch_readable(
+    connection: apsw.Connection, columns: str, rest: str, args: Sequence[Any] = ()
+) -> list[Row]:
+    """Returns rows of the named columns, also of those that are damaged so that a text is none."""
+    try:
+        return fetch(connection, f"SELECT {columns} {rest}", args)
+    except UnicodeDecodeError:
+        names = columns.split(", ")
+        as_bytes = ", ".join(
+            f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in names
+        )
+        return [
+            tuple(
+                value.decode(errors="replace")
+                if isinstance(value, bytes) and name not in _BODIES
+                else value
+                for name, value in zip(names, row, strict=True)
+            )
+            for row in connection.execute(f"SELECT {as_bytes} {rest}", args)
+        ]
+
+
+def fetch_one(connection: apsw.Connection, sql: str) -> Row:
+    """Returns the row of a table that has exactly one."""
+    found = fetch(connection, sql)
+    if len(found) != 1:
+        raise DamagedError(
+            f"{connection.filename} lacks a row that is always there ({sql}): restore a backup"
+        )
+    return found[0]
 
 
 def run_in_bulk(

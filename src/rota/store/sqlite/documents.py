@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.store.documents import NOTE_KIND, Hook, decode_hook, encode_hook
+from rota.store.damage import Damage
+from rota.store.documents import (
+    NOTE_KIND,
+    Hook,
+    decode_hook,
+    encode_hook,
+    setting_body,
+    setting_row,
+)
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.journal_store import SqliteJournalStore
@@ -26,13 +34,13 @@ class SqliteHooks:
         found = await self._writer.run_durably(
             lambda c: fetch(c, "SELECT body FROM hooks WHERE name = ?", (name,))
         )
-        return decode_hook(found[0][0]) if found else None
+        return decode_hook(name, found[0][0]) if found else None
 
     async def list(self) -> Sequence[Hook]:
         found = await self._writer.run_durably(
-            lambda c: fetch(c, "SELECT body FROM hooks ORDER BY name")
+            lambda c: fetch(c, "SELECT name, body FROM hooks ORDER BY name")
         )
-        return [decode_hook(row[0]) for row in found]
+        return Damage().whole(lambda row: decode_hook(*row), found)
 
     async def drop(self, name: str) -> bool:
         sql = "DELETE FROM hooks WHERE name = ? RETURNING name"
@@ -46,7 +54,7 @@ class SqliteNotes:
         self._writer = writer
 
     async def put(self, name: str, body: bytes) -> None:
-        row: Row = (NOTE_KIND, name, body)
+        row: Row = setting_row(NOTE_KIND, name, body)
         await self._writer.run_durably(
             lambda c: fetch(c, "INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", row)
         )
@@ -54,4 +62,4 @@ class SqliteNotes:
     async def get(self, name: str) -> bytes | None:
         sql = "SELECT body FROM settings WHERE kind = ? AND name = ?"
         found = await self._writer.run_durably(lambda c: fetch(c, sql, (NOTE_KIND, name)))
-        return bytes(found[0][0]) if found else None
+        return setting_body(NOTE_KIND, name, found[0][0]) if found else None

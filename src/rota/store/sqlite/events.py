@@ -11,9 +11,10 @@ import msgspec
 from rota.core.model import Instant
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import rows
+from rota.store.damage import Damage
 from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS
 from rota.store.queries import EventQuery, TriggerDecisionQuery, id_at
-from rota.store.sqlite.connect import run_in_bulk
+from rota.store.sqlite.connect import fetch_readable, run_in_bulk
 from rota.store.table_changes import EventTableChanges
 
 _json = msgspec.json.Encoder()
@@ -62,27 +63,28 @@ def prune_events(connection: apsw.Connection, changes: EventTableChanges, now: I
         )
 
 
-def read_triggers(connection: apsw.Connection) -> list[Trigger]:
+def read_triggers(connection: apsw.Connection, damage: Damage) -> list[Trigger]:
     """Returns all, in order of creation."""
-    found = connection.execute("SELECT body FROM triggers ORDER BY id")
-    return [rows.trigger(row) for row in found]
+    found = fetch_readable(connection, "id, body", "FROM triggers ORDER BY id")
+    return damage.whole(rows.trigger, found)
 
 
-def read_buffered_events(connection: apsw.Connection) -> list[BufferedEvent]:
+def read_buffered_events(connection: apsw.Connection, damage: Damage) -> list[BufferedEvent]:
     """Returns all buffered events, in order of arrival."""
-    buffered = [rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
+    found = fetch_readable(connection, "id, body", "FROM held")
+    buffered = damage.whole(rows.buffered_event, found)
     return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 def read_accepted_events(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
     """Returns those that were accepted."""
-    sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
+    sql = "SELECT key, body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))
     return [rows.accepted_event(row) for row in found]
 
 
 def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
-    """Returns the statement for a page of bodies, newest first."""
+    """Returns the statement for rows of key, body, at; newest first."""
     where = ["true"]
     args: list[Any] = []
     for column, value in (("type", query.type), ("tenant", query.tenant)):
@@ -92,12 +94,13 @@ def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
     if query.before is not None:
         where.append("(at, key) < (?, ?)")
         args += query.before
-    sql = f"SELECT body FROM events WHERE {' AND '.join(where)} ORDER BY at DESC, key DESC LIMIT ?"
+    page = "ORDER BY at DESC, key DESC LIMIT ?"
+    sql = f"SELECT key, body, at FROM events WHERE {' AND '.join(where)} {page}"
     return sql, (*args, query.limit)
 
 
 def search_trigger_decisions(query: TriggerDecisionQuery) -> tuple[str, tuple[Any, ...]]:
-    """Returns the statement for a page of bodies, which is read along the primary key."""
+    """Returns the statement for rows of trigger id, id, body, read along the primary key."""
     where, args = ["trigger_id = ?"], [str(query.trigger_id)]
     if query.decisions:
         where.append(f"verdict IN ({', '.join('?' * len(query.decisions))})")
@@ -105,5 +108,6 @@ def search_trigger_decisions(query: TriggerDecisionQuery) -> tuple[str, tuple[An
     if query.before is not None:
         where.append("id < ?")
         args.append(query.before)
-    sql = f"SELECT body FROM arrivals WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+    page = "ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT trigger_id, id, body FROM arrivals WHERE {' AND '.join(where)} {page}"
     return sql, (*args, query.limit)

@@ -24,9 +24,12 @@ import structlog
 from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import ExecutionId, Instant, JobId
 from rota.core.outcome import AnyWrite, Refill
+from rota.store.errors import DamagedError
 from rota.store.journal import encode_record, follow_chain, next_head
 from rota.store.limits import (
     CHECKPOINT_PAGES,
+    INBOX_SET_ASIDE_BODY_BYTES,
+    INBOX_SET_ASIDE_MS,
     PROJECTION_BACKLOG_WRITES,
     PROJECTION_IDLE_S,
     PROJECTION_RETRY_S,
@@ -51,23 +54,40 @@ from rota.store.protocol import (
     Loss,
     Losses,
     ProjectionStatus,
+    QuarantinedWork,
     Seq,
     Snapshot,
     SpilledJobs,
     StoreError,
     StoreFullError,
+    TablesBehindError,
 )
 from rota.store.rows import Row
-from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_read_error,
+    as_store_error,
+    fetch,
+    fetch_one,
+    open_writer,
+    run_in_bulk,
+)
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.load import load_snapshot, read_spill_queues
 from rota.store.sqlite.projection import project_window, read_positions, read_window
-from rota.store.sqlite.quarantine import is_of_the_data, read_quarantine, set_failed_jobs_aside
+from rota.store.sqlite.quarantine import (
+    is_of_the_data,
+    read_quarantined_work,
+    repair_jobs,
+    set_failed_jobs_aside,
+)
 from rota.store.sqlite.query_store import ReaderThreads
 from rota.store.sqlite.retention import delete_outputs_later
+from rota.store.sqlite.set_aside import read_quarantine
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
-    row = LeaderRow(*fetch(connection, "SELECT holder, epoch, nonce, address FROM leader")[0])
+    row = LeaderRow(*fetch_one(connection, "SELECT holder, epoch, nonce, address FROM leader"))
     return row if row.epoch else None
 
 
@@ -125,36 +145,95 @@ def losses(connection: apsw.Connection) -> Losses:
 def name_cell(connection: apsw.Connection, name: str) -> str:
     if name:
         connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
-    return str(fetch(connection, "SELECT cell FROM meta")[0][0])
+    return str(fetch_one(connection, "SELECT cell FROM meta")[0])
 
 
 def put_inbox(
     connection: apsw.Connection, body: bytes, key: str | None, job_ids: Sequence[JobId]
 ) -> InboxEntry:
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.key = ?", (key,))
     if not found:
-        found = fetch(
-            connection,
-            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?) RETURNING id, body",
+        connection.execute(
+            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?)",
             (body, key, " ".join(job_ids)),
         )
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1])
+        found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.id = last_insert_rowid()")
+    return _inbox_entry(found[0])
 
 
 def inbox_key(connection: apsw.Connection, key: str) -> InboxEntry | None:
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE i.key = ?", (key,))
+    return _inbox_entry(found[0]) if found else None
 
 
 def inbox_job(connection: apsw.Connection, job_id: JobId) -> InboxEntry | None:
     # Ids all have one length, so none is a part of another.
-    found = fetch(connection, "SELECT id, body FROM inbox WHERE instr(job_ids, ?)", (job_id,))
-    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+    found = fetch(connection, f"{_INBOX_ENTRY} WHERE instr(i.job_ids, ?)", (job_id,))
+    return _inbox_entry(found[0]) if found else None
 
 
-def take_inbox(connection: apsw.Connection, limit: int) -> list[InboxEntry]:
-    found = connection.execute("SELECT id, body FROM inbox ORDER BY id LIMIT ?", (limit,))
-    return [InboxEntry(row[0], InboxKind.INPUT, row[1]) for row in found]
+def take_inbox(
+    connection: apsw.Connection, limit: int, epoch: Epoch, bytes_max: int
+) -> list[InboxEntry]:
+    found = connection.execute(_TAKE_INBOX, (limit, epoch, bytes_max))
+    return [_inbox_entry(row) for row in found]
+
+
+def set_aside_inbox(
+    connection: apsw.Connection,
+    reasons: Mapping[int, str],
+    at: Instant,
+    epoch: Epoch | None,
+    most: int,
+) -> None:
+    with connection:
+        for entry_id, reason in reasons.items():
+            connection.execute(_SET_ASIDE_INBOX, (entry_id, reason, at, epoch))
+        connection.execute(_FORGET_SET_ASIDE, (at - INBOX_SET_ASIDE_MS, most))
+
+
+def count_inbox_failures(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
+    failed = [(entry_id,) for entry_id in entry_ids]
+    count = "UPDATE inbox SET failures = failures + 1 WHERE id IN (VALUES"
+    run_in_bulk(connection, count, failed, ")")
+
+
+def _inbox_entry(row: Row) -> InboxEntry:
+    number, body, job_ids, failures, reason, epoch = row[:6]
+    return InboxEntry(
+        id=number,
+        kind=InboxKind.INPUT,
+        body=body,
+        job_ids=tuple(JobId(one) for one in job_ids.split()),
+        failures=failures,
+        reason=reason or "",
+        is_refused=reason is not None and epoch is None,
+    )
+
+
+_INBOX_ENTRY = """
+SELECT i.id, i.body, i.job_ids, i.failures, a.reason, a.epoch
+FROM inbox i LEFT JOIN inbox_set_aside a ON a.id = i.id
+"""
+_TAKE_INBOX = f"""
+SELECT * FROM (
+    SELECT *, sum(length(body)) OVER (ORDER BY id) - length(body) AS size_before FROM (
+        {_INBOX_ENTRY} WHERE a.epoch IS NOT ?2 ORDER BY i.id LIMIT ?1
+    )
+) WHERE size_before < ?3 ORDER BY id
+"""
+_SET_ASIDE_INBOX = f"""
+INSERT INTO inbox_set_aside (id, body, key, job_ids, reason, at, epoch)
+SELECT id, CASE WHEN length(body) <= {INBOX_SET_ASIDE_BODY_BYTES} THEN body END, key, job_ids,
+    ?2, ?3, ?4
+FROM inbox WHERE id = ?1
+ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, at = excluded.at, epoch = excluded.epoch
+"""
+_FORGET_SET_ASIDE = """
+DELETE FROM inbox_set_aside
+WHERE (at < ?1 OR id <= (SELECT id FROM inbox_set_aside ORDER BY id DESC LIMIT 1 OFFSET ?2))
+    AND id NOT IN (SELECT id FROM inbox)
+"""
 
 
 def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
@@ -166,6 +245,8 @@ T = TypeVar("T")
 log = structlog.get_logger("rota.store")
 _by_seq = attrgetter("seq")
 
+_KEPT_KINDS: tuple[type[StoreError], ...] = (StoreFullError, DamagedError)
+"""Errors of the projection that readers get as they are; others are plain store errors."""
 _APPEND = """
 INSERT INTO journal (seq, epoch, at, body, hash)
 SELECT ?1, ?2, ?3, ?4, ?5 FROM leader
@@ -184,15 +265,25 @@ class SqliteJournalStore:
         limits: StoreLimits = STORE_LIMITS,
     ) -> None:
         self._limits = limits
+        self.file = DatabaseFile(path)
         self._connection = open_writer(path, "sqlite", vfs)
         # A checkpoint waits for the disk: it must not happen in the middle of an append.
         self._connection.wal_autocheckpoint(0)
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
         self._positions: dict[int, Head] = {}
-        self._watermark = self._read_watermark()
-        self._quarantine = read_quarantine(self._connection)
-        self._spill_readers = ReaderThreads(path, 1)
+        try:
+            self._watermark = self._read_watermark()
+            self._quarantine = read_quarantine(self._connection)
+            self._page_bytes = int(self._connection.pragma("page_size"))
+            self.file.opened()
+        except SQLITE_ERRORS as error:
+            self._connection.close()
+            raise as_read_error(error, f"cannot use {path}") from error
+        except StoreError:
+            self._connection.close()
+            raise
+        self._spill_readers = ReaderThreads(self.file, 1)
         self._bulk = BulkDecoder()
         self._on_leftovers = on_leftovers
         self._unprojected: deque[JournalRecord] = deque()
@@ -201,8 +292,10 @@ class SqliteJournalStore:
         self._trouble = ""
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._puts, self._emptied_at = 0, -1
-        """How many entries were put for the next leader, and that number when none was left."""
+        self._puts = 0
+        """How many entries were put for the next leader."""
+        self._emptied_at: tuple[int, Epoch] | None = None
+        """That number, and the epoch, when there was nothing left to take."""
         self._closed = False
         self._submit_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
@@ -239,6 +332,18 @@ class SqliteJournalStore:
     async def losses(self) -> Losses:
         return await self.run_durably(losses)
 
+    async def quarantine(self) -> list[QuarantinedWork]:
+        return await self.run_durably(read_quarantined_work)
+
+    async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
+        return await self.run_durably(lambda c: self._repair(c, job_ids))
+
+    def _repair(self, connection: apsw.Connection, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        try:
+            return repair_jobs(connection, job_ids)
+        finally:
+            self._quarantine = read_quarantine(connection)
+
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
@@ -251,15 +356,25 @@ class SqliteJournalStore:
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
         return await self.run_durably(lambda c: inbox_job(c, job_id))
 
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+    async def take_inbox(self, limit: int, epoch: Epoch | None = None) -> list[InboxEntry]:
         """Remembers an empty inbox: nobody but this process puts entries into it."""
-        puts = self._puts
-        if self._emptied_at == puts:
+        now = (self._puts, epoch or Epoch(0))
+        if self._emptied_at == now:
             return []
-        found = await self.run_durably(lambda c: take_inbox(c, limit))
+        at_once = self._limits.inbox_take_bytes
+        found = await self.run_durably(lambda c: take_inbox(c, limit, now[1], at_once))
         if not found:
-            self._emptied_at = puts
+            self._emptied_at = now
         return found
+
+    async def set_aside_inbox(
+        self, reasons: Mapping[int, str], at: Instant, epoch: Epoch | None = None
+    ) -> None:
+        most = self._limits.inbox_set_aside_max
+        await self.run_durably(lambda c: set_aside_inbox(c, reasons, at, epoch, most))
+
+    async def count_inbox_failures(self, entry_ids: Sequence[int]) -> None:
+        await self.run_durably(lambda c: count_inbox_failures(c, entry_ids))
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         await self.run_durably(lambda c: drop_inbox(c, entry_ids))
@@ -312,7 +427,7 @@ class SqliteJournalStore:
                 return
             try:
                 done.set_result(work())
-            except apsw.Error as error:
+            except SQLITE_ERRORS as error:
                 done.set_exception(as_store_error(error, self._connection))
             except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
                 done.set_exception(error)
@@ -377,8 +492,11 @@ class SqliteJournalStore:
         """Runs `work` in the writer's thread; returns once what it wrote is on the disk."""
 
         def durably() -> T:
+            self.file.check()
             self._demand_durability()
-            return work(self._connection)
+            done = work(self._connection)
+            self.file.check()
+            return done
 
         return await self._soon(durably)
 
@@ -386,6 +504,7 @@ class SqliteJournalStore:
         return await asyncio.wrap_future(self.submit(work))
 
     def _load(self, kept: int) -> Snapshot:
+        self.file.check()
         # After an append of unknown outcome only the file knows where the journal ends.
         self._unprojected.clear()
         self._watermark.set_appended(self._read_watermark().appended)
@@ -400,6 +519,7 @@ class SqliteJournalStore:
         writes: Sequence[AnyWrite],
         consumed: Sequence[int],
     ) -> Head:
+        self.file.check()
         body = encode_record(writes)
         head = next_head(after, epoch, at, body)
         self._demand_durability()
@@ -415,6 +535,7 @@ class SqliteJournalStore:
             raise FencedError(f"place {head.seq} in the journal is taken") from None
         if not taken:
             self._refuse(epoch, head.seq)
+        self.file.check()
         self._note_appended(JournalRecord(head.seq, epoch, at, writes, head.hash))
         return head
 
@@ -425,9 +546,9 @@ class SqliteJournalStore:
         self._trouble = ""  # the disk takes bytes again: try again
 
     def _refuse(self, epoch: Epoch, seq: Seq) -> NoReturn:
-        current, newest = fetch(
+        current, newest = fetch_one(
             self._connection, "SELECT epoch, (SELECT max(seq) FROM journal) FROM leader"
-        )[0]
+        )
         if current == epoch:
             raise DivergedError(
                 f"the journal ends at {newest or 0} or has another record {seq - 1} than this"
@@ -455,12 +576,14 @@ class SqliteJournalStore:
             self._trouble = ""
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
-            cause = (
-                as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
-            )
-            self._trouble = f"the tables cannot follow the journal: {cause}"
-            kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
-            self._watermark.fail(kind(self._trouble))
+            is_sqlite = isinstance(error, SQLITE_ERRORS)
+            cause = as_store_error(error, self._connection) if is_sqlite else error
+            kind = next((one for one in _KEPT_KINDS if isinstance(cause, one)), TablesBehindError)
+            if isinstance(cause, DamagedError):
+                # Nobody would see what is accepted from here on.
+                self.file.damage = cause
+            self._trouble = str(cause) or type(cause).__name__
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {self._trouble}"))
             self._try_again_later()
 
     def _try_again_later(self) -> None:
@@ -499,6 +622,8 @@ class SqliteJournalStore:
 
     def _project_or_set_aside(self, window: Window) -> bool:
         connection, limits = self._connection, self._limits
+        # Read each time: a job may have been repaired meanwhile.
+        self._quarantine = read_quarantine(connection)
         try:
             return project_window(connection, window, self._quarantine, limits)
         except Exception as error:
@@ -536,12 +661,13 @@ class SqliteJournalStore:
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
+        self.file.note_wal(pages, self._page_bytes)
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
         self._positions = read_positions(self._connection)
         projected = min(head.seq for head in self._positions.values())
-        newest = fetch(self._connection, "SELECT max(seq) FROM journal")[0][0]
+        newest = fetch_one(self._connection, "SELECT max(seq) FROM journal")[0]
         return Watermark(projected, Seq(newest or projected))
 
 

@@ -14,6 +14,7 @@ import apsw
 
 from rota.core.model import ExecutionId, Instant
 from rota.store.limits import LOG_PIECE_BYTES, LOG_READERS, StoreLimits
+from rota.store.log_pieces import log_page, log_pieces
 from rota.store.object_index import (
     Bundle,
     BundleQuery,
@@ -24,7 +25,14 @@ from rota.store.object_index import (
 )
 from rota.store.protocol import LogExtent, LogPage, StoreError
 from rota.store.rows import Row
-from rota.store.sqlite.connect import as_store_error, fetch, open_writer, release_free_pages
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_store_error,
+    fetch,
+    open_writer,
+    release_free_pages,
+)
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.query_store import Readers, ReaderThreads
 from rota.store.sqlite.retention import DELETE_LATER, placeholders
@@ -35,12 +43,14 @@ class SqliteLogs:
 
     def __init__(self, path: Path, bytes_max: int, limits: StoreLimits) -> None:
         self._bytes_max, self._limits = bytes_max, limits
+        self._file = DatabaseFile(path)
         self._connection = open_writer(path, "sqlite_logs")
+        self._file.opened()
         # Workers send again what was not acknowledged, and logs need not be durable: a crash of the
         # process loses nothing, a power cut perhaps the last moments.
         self._connection.pragma("synchronous", "normal")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-write-logs")
-        self._readers = ReaderThreads(path, LOG_READERS)
+        self._readers = ReaderThreads(self._file, LOG_READERS)
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
         loop = asyncio.get_running_loop()
@@ -67,8 +77,9 @@ class SqliteLogs:
             self._connection.execute("BEGIN IMMEDIATE")
             end = self._place(execution_id, offset, data)
             self._connection.execute("COMMIT")
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             raise as_store_error(error, self._connection) from error
+        self._file.check()
         return end
 
     def _place(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
@@ -84,10 +95,7 @@ class SqliteLogs:
         ).get
         self._connection.executemany(
             "INSERT INTO pieces (log_id, start, data) VALUES (?, ?, ?)",
-            [
-                (log_id, size.stored + at, placed.kept[at : at + LOG_PIECE_BYTES])
-                for at in range(0, len(placed.kept), LOG_PIECE_BYTES)
-            ],
+            [(log_id, *piece) for piece in log_pieces(execution_id, size, placed.kept)],
         )
         return after.end
 
@@ -97,7 +105,7 @@ class SqliteLogs:
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
             release_free_pages(self._connection, self._limits)
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             raise as_store_error(error, self._connection) from error
 
 
@@ -113,16 +121,19 @@ def read_log(
 ) -> LogPage:
     if offset < 0 or limit < 0:
         raise StoreError("offset and limit of a log must not be negative")
-    log_id, size = _find(connection, execution_id)
-    # Bounded by the size read first: a piece appended since belongs to the next page.
-    end = min(offset + limit, size.stored)
-    pieces = connection.execute(
-        "SELECT start, data FROM pieces WHERE log_id = ? AND start > ? AND start < ?"
-        " ORDER BY start",
-        (log_id, offset - LOG_PIECE_BYTES, end),
-    )
-    data = b"".join(piece[max(0, offset - start) : max(0, end - start)] for start, piece in pieces)
-    return LogPage(data, offset + len(data), size.stored, size.dropped)
+    # In one transaction: the log may be removed meanwhile, and must not look damaged.
+    connection.execute("BEGIN")
+    try:
+        log_id, size = _find(connection, execution_id)
+        end = min(offset + limit, size.stored)
+        pieces = connection.execute(
+            "SELECT start, data FROM pieces WHERE log_id = ? AND start > ? AND start < ?"
+            " ORDER BY start",
+            (log_id, offset - LOG_PIECE_BYTES, end),
+        )
+        return log_page(execution_id, pieces, offset, end, size)
+    finally:
+        connection.execute("COMMIT")
 
 
 class SqliteObjectIndex:
@@ -157,7 +168,7 @@ class SqliteObjectIndex:
         return await self._writer.run_durably(lambda c: _add_bundle(c, bundle))
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
-        sql = f"SELECT body, used_at FROM bundles WHERE id IN ({placeholders(bundle_ids)})"
+        sql = f"SELECT id, body, used_at FROM bundles WHERE id IN ({placeholders(bundle_ids)})"
         return [decode_bundle(*row) for row in await self._read(sql, tuple(bundle_ids))]
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
@@ -171,7 +182,7 @@ class SqliteObjectIndex:
             if value is not None:
                 where.append(clause)
                 args.append(value)
-        sql = f"SELECT body, used_at FROM bundles WHERE {' AND '.join(where)} ORDER BY id DESC"
+        sql = f"SELECT id, body, used_at FROM bundles WHERE {' AND '.join(where)} ORDER BY id DESC"
         found = await self._read(f"{sql} LIMIT {query.limit:d}", tuple(args))
         return [decode_bundle(*row) for row in found]
 
@@ -221,7 +232,7 @@ def _add_bundle(connection: apsw.Connection, bundle: Bundle) -> Bundle:
         fetch(connection, "INSERT OR IGNORE INTO bundles VALUES (?, ?, ?, ?, ?)", row)
         found = fetch(
             connection,
-            "SELECT body, used_at FROM bundles WHERE tenant = ? AND sha256 = ?",
+            "SELECT id, body, used_at FROM bundles WHERE tenant = ? AND sha256 = ?",
             (bundle.tenant, bundle.sha256),
         )
         taken = decode_bundle(*found[0])
@@ -230,7 +241,7 @@ def _add_bundle(connection: apsw.Connection, bundle: Bundle) -> Bundle:
 
 
 def _drop_bundle(connection: apsw.Connection, bundle_id: str) -> bool:
-    sql = "DELETE FROM bundles WHERE id = ? RETURNING body, used_at"
+    sql = "DELETE FROM bundles WHERE id = ? RETURNING id, body, used_at"
     with connection:
         found = fetch(connection, sql, (bundle_id,))
         for row in found:

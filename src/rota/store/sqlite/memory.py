@@ -37,15 +37,16 @@ from rota.store.protocol import (
     UnknownFateError,
     agreed_cell_name,
 )
-from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
+from rota.store.sqlite.connect import SQLITE_ERRORS, as_store_error, fetch
+from rota.store.sqlite.database_file import MEMORY
 from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
 from rota.store.sqlite.projection import read_positions
-from rota.store.sqlite.quarantine import read_quarantine
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
+from rota.store.sqlite.set_aside import read_quarantine
 from rota.store.sqlite.tokens import SqliteTokenStore
 
 
@@ -227,6 +228,12 @@ class MemoryJournalStore(SqliteJournalStore):
         self._watermark.set_appended(head.seq)
         return head
 
+    def start_over(self) -> None:
+        """Reads anew how far journal and tables are: a test has changed the database."""
+        self._unprojected.clear()
+        self._watermark = self._read_watermark()
+        self._quarantine = read_quarantine(self._connection)
+
     def head(self) -> Head:
         """Returns where the journal ends."""
         sql = "SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1"
@@ -286,7 +293,7 @@ class MemoryJournalStore(SqliteJournalStore):
         self._quarantine = read_quarantine(self._connection)
         try:
             return self._project(believed, records_max)
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             raise as_store_error(error, self._connection) from error
 
     def dump(self) -> bytes:
@@ -296,10 +303,8 @@ class MemoryJournalStore(SqliteJournalStore):
     def restore(self, dumped: bytes) -> None:
         """Replaces the whole database by what it was once, as a failover of a database may."""
         self._connection.deserialize("main", dumped)
-        self._unprojected.clear()
-        self._watermark = self._read_watermark()
-        self._quarantine = read_quarantine(self._connection)
-        self._emptied_at = -1
+        self._emptied_at = None
+        self.start_over()
 
     async def close(self) -> None:
         """Does nothing."""
@@ -309,7 +314,7 @@ class MemoryJournalStore(SqliteJournalStore):
         done: Future[T] = Future()
         try:
             done.set_result(work())
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             done.set_exception(as_store_error(error, self._connection))
         except Exception as error:  # noqa: BLE001  (goes to the caller)
             done.set_exception(error)

@@ -134,7 +134,8 @@ def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStan
 def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
     """Removes labels and edges of jobs that are deleted or changed.
 
-    They are found through the old rows: an index by job would cost more at every submission.
+    They are found through the old rows: an index by job would cost more at every submission. For a
+    damaged row all labels and edges are read.
     """
     if not job_ids:
         return
@@ -143,7 +144,10 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
         "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
         (_as_json(job_ids),),
     )
-    old = [(job_id, rows.spec(data)) for job_id, data in before]
+    old, damaged = rows.specs(before)
+    for job_id in damaged:
+        connection.execute("DELETE FROM labels WHERE job_id = ?", (job_id,))
+        connection.execute("DELETE FROM edges WHERE child = ?", (job_id,))
     labels = chain.from_iterable(rows.label_rows(*job) for job in old)
     run_in_bulk(connection, "DELETE FROM labels WHERE (key, value, job_id) IN (VALUES", labels, ")")
     edges = chain.from_iterable(rows.edge_rows(*job) for job in old)
@@ -175,7 +179,7 @@ def _drop_jobs(connection: apsw.Connection, changes: TableChanges) -> bool:
 
 
 def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
-    put = [_job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
+    put = [job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
     moved = [rows.move_row(job_id, life) for job_id, life in changes.moves]
     run_in_bulk(
@@ -191,7 +195,8 @@ def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
     run_in_bulk(connection, "INSERT OR IGNORE INTO edges VALUES", edges)
 
 
-def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+    """Returns all columns of a job."""
     row, spill_queue = rows.job_row(job_id, spec, life), spill_queue_of(life)
     if spill_queue:
         return (row[0], SPILLED, *row[2:], spill_queue, spec.arrival_number)

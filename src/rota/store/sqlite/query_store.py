@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 import apsw
@@ -23,8 +23,10 @@ from rota.core.schedule_model import Occurrence
 from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store import rows
 from rota.store.batched_lookup import FoundKeys, KeyLookup, KeyStatus
+from rota.store.damage import WholePages
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, LOOKUP_COST, PROBE_IDS, SCAN_IDS_MAX
+from rota.store.projection.quarantine import overlay_executions, overlay_page
 from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
 from rota.store.queries import (
     EventQuery,
@@ -38,9 +40,16 @@ from rota.store.queries import (
     sample_sqlite,
 )
 from rota.store.rows import Row
-from rota.store.sqlite.connect import fetch, open_reader
+from rota.store.sqlite.connect import (
+    SQLITE_ERRORS,
+    as_read_error,
+    fetch,
+    fetch_readable,
+    open_reader,
+)
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
-from rota.store.sqlite.set_aside import with_set_aside
+from rota.store.sqlite.set_aside import read_set_aside
 
 PAST_ALL_IDS = "\U0010ffff"
 """A text that sorts after every id."""
@@ -122,10 +131,12 @@ class FacetSearch(msgspec.Struct, frozen=True):
 
     def _matching(self, connection: apsw.Connection, ids: list[str], limit: int) -> list[Row]:
         where = " AND ".join(("id IN (SELECT value FROM json_each(?))", *self.where))
-        return connection.execute(
-            f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
+        return fetch_readable(
+            connection,
+            self.columns,
+            f"FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
             (_json.encode(ids).decode(), *self.args, limit),
-        ).fetchall()
+        )
 
 
 def search_jobs(query: JobQuery) -> FacetSearch:
@@ -178,7 +189,7 @@ def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
 
 
 def search_executions(query: ExecutionQuery) -> FacetSearch:
-    """Returns the search for rows of body."""
+    """Returns the search for rows of id, body."""
     facets, where, args = [], [], []
     for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id)):
         if value is not None:
@@ -193,7 +204,7 @@ def search_executions(query: ExecutionQuery) -> FacetSearch:
     before = PAST_ALL_IDS if query.before is None else query.before
     return FacetSearch(
         table="executions",
-        columns="body",
+        columns="id, body",
         facets=tuple(facets),
         where=tuple(where),
         args=tuple(args),
@@ -204,7 +215,7 @@ def search_executions(query: ExecutionQuery) -> FacetSearch:
 
 
 def search_occurrences(query: OccurrenceQuery) -> tuple[str, tuple[Any, ...]]:
-    """Returns the statement for a page of bodies, which is read along the primary key."""
+    """Returns the statement for rows of schedule id, nominal, body, read along the primary key."""
     where, args = ["schedule_id = ?"], [query.schedule_id, *(d.value for d in query.decisions)]
     if query.decisions:
         where.append(f"decision IN ({', '.join('?' * len(query.decisions))})")
@@ -213,7 +224,8 @@ def search_occurrences(query: OccurrenceQuery) -> tuple[str, tuple[Any, ...]]:
         if bound is not None:
             where.append(clause)
             bounds.append(bound)
-    sql = f"SELECT body FROM occurrences WHERE {' AND '.join(where)} ORDER BY nominal DESC LIMIT ?"
+    page = "ORDER BY nominal DESC LIMIT ?"
+    sql = f"SELECT schedule_id, nominal, body FROM occurrences WHERE {' AND '.join(where)} {page}"
     return sql, (*args, *bounds, query.limit)
 
 
@@ -273,12 +285,14 @@ class Readers(Protocol):
 class ReaderThreads:
     """Pool of threads, each with a connection that can only read."""
 
-    def __init__(self, path: Path, threads: int) -> None:
-        self._path = path
+    def __init__(self, file: DatabaseFile, threads: int) -> None:
+        self._file = file
         self._own = threading.local()
         self._connections: list[apsw.Connection] = []
         self._closed = False
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"rota-read-{path.stem}")
+        self._threads = ThreadPoolExecutor(
+            threads, thread_name_prefix=f"rota-read-{file.path.stem}"
+        )
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
         if self._closed:
@@ -293,14 +307,15 @@ class ReaderThreads:
             connection.close()
 
     def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        self._file.check()
         try:
             connection: apsw.Connection | None = getattr(self._own, "connection", None)
             if connection is None:
-                connection = self._own.connection = open_reader(self._path)
+                connection = self._own.connection = open_reader(self._file.path)
                 self._connections.append(connection)
             return read(connection)
-        except apsw.Error as error:
-            raise StoreError(f"cannot read {self._path}: {error}") from error
+        except SQLITE_ERRORS as error:
+            raise as_read_error(error, f"cannot read {self._file.path}") from error
 
 
 class SqliteQueryStore:
@@ -310,34 +325,27 @@ class SqliteQueryStore:
         self._pool = readers
         self._projection = projection
         self._keys = KeyLookup(self._read_keys)
+        self._pages = WholePages()
 
     async def close(self) -> None:
         await self._pool.close()
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(job_ids).decode()
-        return await self._read(
-            lambda c: with_set_aside(c, job_ids, map(rows.job, c.execute(sql, (wanted,))))
-        )
+        return await self._read(lambda c: _read_jobs(c, job_ids))
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        search = search_jobs(query)
-        return await self._read(lambda c: _read_page(search.run(c), rows.job))
+        return await self._pages.read(query, self._find_jobs, rows.job, itemgetter(0))
+
+    async def _find_jobs(self, query: JobQuery) -> Page[Row]:
+        return await self._read(search_jobs(query).run)
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        sql = (
-            f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
-            " WHERE id IN (SELECT value FROM json_each(?))"
-        )
-        wanted = _json.encode(job_ids).decode()
-        found = await self._read(lambda c: fetch(c, sql, (wanted,)))
-        return [rows.outline(row) for row in found]
+        return await self._read(lambda c: _read_outlines(c, job_ids))
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         search = replace(search_jobs(query), columns="id")
         found = await self._read(search.run)
-        return _read_page(found, lambda row: JobId(row[0]))
+        return Page((JobId(row[0]) for row in found), found.rest)
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         sql = (
@@ -348,15 +356,25 @@ class SqliteQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
-        wanted = _json.encode(execution_ids).decode()
-        return await self._read(
-            lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
-        )
+        return await self._read(lambda c: _read_executions(c, execution_ids))
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        search = search_executions(query)
-        return await self._read(lambda c: _read_page(search.run(c), rows.execution))
+        aside = None
+        if query.job_id is not None:
+            of_job = [query.job_id]
+            aside = (await self._read(lambda c: read_set_aside(c, of_job))).get(query.job_id)
+        if aside is None:
+            return await self._find_executions(query)
+        longer = replace(query, limit=query.limit + len(aside.executions))
+        return overlay_page(await self._find_executions(longer), query, aside)
+
+    async def _find_executions(self, query: ExecutionQuery) -> Page[Execution]:
+        return await self._pages.read(
+            query,
+            lambda asked: self._read(search_executions(asked).run),
+            rows.execution,
+            itemgetter(0),
+        )
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         return await self._read(lambda c: sample_sqlite(c, query))
@@ -368,23 +386,34 @@ class SqliteQueryStore:
         return await self._read(lambda c: _downstream(c, wanted))
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        sql, args = search_occurrences(query)
-        return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
+        return await self._pages.read(
+            query,
+            lambda asked: self._page(*search_occurrences(asked)),
+            rows.occurrence,
+            itemgetter(1),
+        )
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        sql, args = search_events(query)
-        return await self._read(
-            lambda c: [rows.accepted_event(row) for row in c.execute(sql, args)]
+        return await self._pages.read(
+            query,
+            lambda asked: self._page(*search_events(asked)),
+            rows.accepted_event,
+            itemgetter(2, 0),
         )
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        sql, args = search_trigger_decisions(query)
-        return await self._read(
-            lambda c: [rows.trigger_decision(row) for row in c.execute(sql, args)]
+        return await self._pages.read(
+            query,
+            lambda asked: self._page(*search_trigger_decisions(asked)),
+            rows.trigger_decision,
+            itemgetter(1),
         )
+
+    async def _page(self, sql: str, args: tuple[Any, ...]) -> Page[Row]:
+        return await self._read(lambda c: Page(fetch(c, sql, args)))
 
     async def key(self, key: str) -> KeyRecord | None:
         sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
@@ -417,15 +446,40 @@ class SqliteQueryStore:
         return await self._pool.run(read)
 
 
-def _read_page(found: Page[Row], read: Callable[[Row], T]) -> Page[T]:
-    return Page(map(read, found), found.rest)
+def _read_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    aside = read_set_aside(connection, job_ids)
+    sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+    found = connection.execute(sql, (_json.encode(job_ids).decode(),))
+    plain = [rows.job(row) for row in found if row[0] not in aside]
+    return plain + [job for one in aside.values() for job in one.shown]
+
+
+def _read_outlines(connection: apsw.Connection, job_ids: Sequence[JobId]) -> list[Outline]:
+    aside = read_set_aside(connection, job_ids)
+    found = connection.execute(
+        f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
+        " WHERE id IN (SELECT value FROM json_each(?))",
+        (_json.encode(job_ids).decode(),),
+    )
+    plain = [rows.outline(row) for row in found if row[0] not in aside]
+    return plain + [rows.outline_of(job) for one in aside.values() for job in one.shown]
+
+
+def _read_executions(
+    connection: apsw.Connection, execution_ids: Sequence[ExecutionId]
+) -> list[Execution]:
+    aside = read_set_aside(connection)
+    sql = "SELECT id, body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
+    wanted = _json.encode(execution_ids).decode()
+    found = [rows.execution(row) for row in connection.execute(sql, (wanted,))]
+    return overlay_executions(execution_ids, found, aside) if aside else found
 
 
 def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
     found = connection.execute(
         "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (job_ids,)
     )
-    return [edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))]
+    return rows.edges_above(found)
 
 
 def _downstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:

@@ -11,8 +11,10 @@ import msgspec
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId
 from rota.store import rows
+from rota.store.errors import DamagedRowError
 from rota.store.limits import StoreLimits
 from rota.store.queries import id_at
+from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.projection import remove_jobs
 
@@ -63,7 +65,7 @@ def drop_some(
         "SELECT id, state, life FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
         (after, id_at(before), most),
     )
-    old = [JobId(job_id) for job_id, state, life in found if _is_old(state, life, before)]
+    old = [JobId(row[0]) for row in found if _is_old(row, before)]
     leaves_behind = False
     with connection:
         if old:
@@ -74,5 +76,12 @@ def drop_some(
     return RetentionStep(len(old), "" if was_last else reached, leaves_behind)
 
 
-def _is_old(state: str, life: bytes, before: Instant) -> bool:
-    return state in _FINAL and (rows.life(life).finished_at or 0) < before
+def _is_old(row: Row, before: Instant) -> bool:
+    """Returns whether the job of this row of id, state, life ended before that."""
+    job_id, state, life = row
+    if state not in _FINAL:
+        return False
+    try:
+        return (rows.life(job_id, life).finished_at or 0) < before
+    except DamagedRowError:
+        return False  # it is kept: nobody knows when it ended

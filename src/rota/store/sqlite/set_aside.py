@@ -1,52 +1,67 @@
-"""Reads jobs in quarantine as they are: their rows with the writes that were set aside."""
+"""Reads from SQLite which jobs are in quarantine, and their writes that were set aside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import apsw
 import msgspec
 
-from rota.core.model import JobId, JobRecord
-from rota.core.outcome import AnyWrite
+from rota.core.model import JobId
 from rota.store import rows
-from rota.store.projection.quarantine import apply_writes, decode_write
+from rota.store.damage import Damage
+from rota.store.projection.quarantine import (
+    AllSetAside,
+    Quarantine,
+    QuarantinedJob,
+    QuarantinedWrite,
+    apply_each,
+)
+from rota.store.protocol import Seq
 from rota.store.sqlite.connect import fetch
 
 _json = msgspec.json.Encoder()
-_BY_ID = "IN (SELECT value FROM json_each(?))"
+_WRITES = 'SELECT job_id, seq, "index", body FROM quarantined_writes'
+_IN_ORDER = 'ORDER BY seq, "index", job_id'
+
+
+def read_quarantine(connection: apsw.Connection) -> Quarantine:
+    """Returns all jobs that are set aside."""
+    found = fetch(connection, "SELECT job_id, shard, seq, at, reason FROM quarantine")
+    return {row[0]: QuarantinedJob(row[0], row[1], Seq(row[2]), row[3], row[4]) for row in found}
+
+
+def read_quarantined_writes(
+    connection: apsw.Connection, job_ids: Sequence[JobId] | None = None
+) -> list[QuarantinedWrite]:
+    """Returns the writes of these jobs, or of all, that were set aside, in their order."""
+    if job_ids is None:
+        found = fetch(connection, f"{_WRITES} {_IN_ORDER}")
+    else:
+        of_these = "WHERE job_id IN (SELECT value FROM json_each(?))"
+        wanted = _json.encode(job_ids).decode()
+        found = fetch(connection, f"{_WRITES} {of_these} {_IN_ORDER}", (wanted,))
+    return [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
 
 
 def read_set_aside(
     connection: apsw.Connection, job_ids: Sequence[JobId] | None = None
-) -> dict[JobId, JobRecord | None]:
-    """Returns those of these jobs that are in quarantine, or all of them; None: it is deleted."""
-    quarantined: list[JobId] = [
-        row[0] for row in fetch(connection, "SELECT job_id FROM quarantine")
-    ]
-    if job_ids is not None and quarantined:
-        asked = dict.fromkeys(job_ids)
-        quarantined = [job_id for job_id in quarantined if job_id in asked]
-    if not quarantined:
+) -> AllSetAside:
+    """Returns those of these jobs, or all, of which writes were set aside.
+
+    To be read before the rows: a job that is repaired between the two is then right in both.
+    """
+    if not fetch(connection, "SELECT 1 FROM quarantine LIMIT 1"):
         return {}
-    wanted = (_json.encode(quarantined).decode(),)
-    sql = f"SELECT id, life, spec FROM jobs WHERE id {_BY_ID}"
-    stored = {row[0]: rows.job(row) for row in connection.execute(sql, wanted)}
-    sql = f'SELECT job_id, body FROM quarantined_writes WHERE job_id {_BY_ID} ORDER BY seq, "index"'
-    writes: dict[JobId, list[AnyWrite]] = {job_id: [] for job_id in quarantined}
-    for job_id, body in connection.execute(sql, wanted):
-        writes[job_id].append(decode_write(body))
-    return {job_id: apply_writes(stored.get(job_id), aside).job for job_id, aside in writes.items()}
-
-
-def with_set_aside(
-    connection: apsw.Connection, job_ids: Sequence[JobId], found: Iterable[JobRecord]
-) -> list[JobRecord]:
-    """Returns these jobs, those in quarantine as they are."""
-    jobs = {job.id: job for job in found}
-    for job_id, job in read_set_aside(connection, job_ids).items():
-        if job is not None:
-            jobs[job_id] = job
-        else:
-            jobs.pop(job_id, None)
-    return list(jobs.values())
+    # One statement sees one moment; the rows of the jobs come along.
+    found = fetch(
+        connection,
+        'SELECT w.job_id, w.seq, w."index", w.body, j.id, j.life, j.spec'
+        " FROM quarantined_writes w LEFT JOIN jobs j ON j.id = w.job_id"
+        " WHERE ?1 IS NULL OR w.job_id IN (SELECT value FROM json_each(?1))"
+        ' ORDER BY w.seq, w."index", w.job_id',
+        (None if job_ids is None else _json.encode(job_ids).decode(),),
+    )
+    stored = {row[4]: row[4:] for row in found if row[4] is not None}
+    writes = [QuarantinedWrite(row[0], Seq(row[1]), row[2], row[3]) for row in found]
+    return apply_each(Damage().whole(rows.job, stored.values()), writes)

@@ -25,6 +25,7 @@ from rota.store.protocol import (
     agreed_cell_name,
 )
 from rota.store.sqlite.connect import open_writer, release_free_pages
+from rota.store.sqlite.database_file import refuse_lost
 from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex
@@ -72,6 +73,10 @@ def open_sqlite(
     """Opens or makes the store; refuses a directory that another server uses."""
     lock = _locked(data_dir)
     try:
+        refuse_lost(data_dir / "rota.db", data_dir / "logs.db")
+        if not (data_dir / "logs.db").exists():
+            # First: once there are logs, this file must be there too.
+            open_writer(data_dir / "rota.db", "sqlite").close()
         return SqliteStore(data_dir, lock, log_bytes_max, limits)
     except StoreError:
         lock.release()
@@ -82,6 +87,7 @@ def migrate_directory(data_dir: Path) -> None:
     """Brings a data directory up to date, also one of 0.1; refuses one that a server uses."""
     lock = _locked(data_dir)
     try:
+        refuse_lost(data_dir / "rota.db", data_dir / "logs.db")
         for file, dialect in DATABASES.items():
             open_writer(data_dir / file, dialect, from_0_1=True).close()
     finally:
@@ -109,13 +115,14 @@ class SqliteStore:
         self.artifacts = DiskArtifacts(data_dir / "artifacts")
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
         self.journal = SqliteJournalStore(path, self._sweep_soon, limits=limits)
-        self.queries = SqliteQueryStore(ReaderThreads(path, READERS), self.journal)
+        file = self.journal.file
+        self.queries = SqliteQueryStore(ReaderThreads(file, READERS), self.journal)
         self.tokens = SqliteTokenStore(self.journal, limits)
         # Only this server uses the directory, so no other one needs to read this.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
         self.hooks = SqliteHooks(self.journal)
-        self.objects = SqliteObjectIndex(ReaderThreads(path, 1), self.journal)
+        self.objects = SqliteObjectIndex(ReaderThreads(file, 1), self.journal)
         self.notes = SqliteNotes(self.journal)
         self._sweep_soon()
 

@@ -6,6 +6,10 @@
 -- id by which it is looked up, so that a lookup by id reads one partition, a page of the newest reads
 -- the partitions one after the other, and the primary key needs no second column. Rows without a day's
 -- partition (late, or with an id that is not ordered by time) are in the `_rest` partition.
+--
+-- Each value of a column `body`, `life`, `spec`, `course` or `receipt`, except in `journal`, `inbox` and
+-- `nodes`, and each piece of a log, ends in a checksum of its row's key and its own bytes
+-- (store/checksums.py).
 
 CREATE TABLE rota.leader (
     id smallint PRIMARY KEY CHECK (id = 1),
@@ -274,14 +278,31 @@ CREATE TABLE rota.leftovers (
 -- Submissions that wait for a leader, in order of arrival. The same key again, on any server, finds the
 -- submission that is there already. The jobs' ids have no index: a lookup of a job that is in no other
 -- table reads all of the inbox, which is empty unless nobody leads, and should be cheap to fill then.
+-- `submitted_by`: the role that submitted by SQL. `failures`: turns with this entry that failed.
 CREATE TABLE rota.inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind text NOT NULL,
     body bytea NOT NULL,
     key text COLLATE "C",
-    job_ids text[] COLLATE "C" NOT NULL DEFAULT '{}'
+    job_ids text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    submitted_by text COLLATE "C",
+    failures integer NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE UNIQUE INDEX inbox_by_key ON rota.inbox (key) WHERE key IS NOT NULL;
+
+-- The newest submissions that could not be accepted, for some days, with the reason. One that a newer
+-- program may accept stays in the inbox; others leave it. `epoch`: the leader's, that leaves it there.
+CREATE TABLE rota.inbox_set_aside (
+    id bigint PRIMARY KEY,
+    kind text NOT NULL,
+    body bytea,
+    key text COLLATE "C",
+    job_ids text[] COLLATE "C" NOT NULL,
+    submitted_by text COLLATE "C",
+    reason text NOT NULL,
+    at bigint NOT NULL,
+    epoch bigint
+);
 
 -- Each server announces itself once a second. The rows are few and updated all the time: the fill
 -- factor keeps every update on its page.
@@ -350,7 +371,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 $$;
 
 -- Submits a job within the caller's transaction: it exists if and only if that commits. Runs with
--- the owner's rights, so an application needs no more than EXECUTE on it and USAGE on the schema.
+-- the owner's rights, so an application needs no more than EXECUTE on it and USAGE on the schema. The
+-- limits are those of POST /jobs: the size of its body, and the nesting of a payload (64) in an `http`
+-- task (2 levels more). All else is checked when a leader reads the submission.
 CREATE FUNCTION rota.submit(spec jsonb) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -360,15 +383,41 @@ BEGIN
         RAISE EXCEPTION 'rota.submit takes a JSON object, as POST /jobs does'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    INSERT INTO rota.inbox (kind, body, job_ids) VALUES (
+    IF octet_length(spec::text) > 33554432 THEN
+        RAISE EXCEPTION 'rota.submit takes a job of at most 33554432 bytes, this one has %',
+                octet_length(spec::text)
+            USING ERRCODE = 'program_limit_exceeded',
+                HINT = 'Put large input into a file or bundle, and name it in the payload.';
+    END IF;
+    IF jsonb_path_exists(spec, 'strict $.**{66} ? (@.type() == "object" || @.type() == "array")') THEN
+        RAISE EXCEPTION 'rota.submit takes a job nested at most 66 levels deep, this one is deeper'
+            USING ERRCODE = 'program_limit_exceeded',
+                HINT = 'Put such a value into the payload as text.';
+    END IF;
+    INSERT INTO rota.inbox (kind, body, job_ids, submitted_by) VALUES (
         'spec',
         convert_to(jsonb_build_object('job_id', job_id, 'spec', spec)::text, 'UTF8'),
-        ARRAY[job_id::text]
+        ARRAY[job_id::text],
+        session_user
     );
     RETURN job_id;
 END
 $$;
 REVOKE ALL ON FUNCTION rota.submit(jsonb) FROM PUBLIC;
+
+-- The submissions of the role that looks, which rota.submit noted: those that wait for a leader, and
+-- those that were refused, with the reason. Accepted ones are jobs, and not here. The barrier keeps a
+-- function in a caller's condition from seeing other rows; a bare UNION ALL would have none.
+CREATE VIEW rota.submissions WITH (security_barrier) AS SELECT id, state, reason FROM (
+    SELECT i.job_ids[1]::uuid AS id, 'pending' AS state, a.reason
+    FROM rota.inbox i LEFT JOIN rota.inbox_set_aside a ON a.id = i.id
+    WHERE i.submitted_by = session_user
+    UNION ALL
+    SELECT a.job_ids[1]::uuid, 'refused', a.reason
+    FROM rota.inbox_set_aside a
+    WHERE a.submitted_by = session_user AND a.epoch IS NULL
+        AND NOT EXISTS (SELECT FROM rota.inbox i WHERE i.id = a.id)
+) own;
 
 -- Tokens and the audit log. Neither goes through the journal.
 

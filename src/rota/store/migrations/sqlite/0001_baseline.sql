@@ -1,5 +1,8 @@
 -- The journal is the truth, a chain: `hash` covers a record and the hash before it. Beside it stand `leader`, `inbox`, the tables of access and objects, and
 -- `hooks`; all other tables are the projection, derived from the journal.
+--
+-- Each value of a column `body`, `life`, `spec`, `course` or `receipt`, except in `journal` and `inbox`,
+-- ends in a checksum of its row's key and its own bytes (store/checksums.py).
 
 CREATE TABLE leader (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -154,14 +157,27 @@ CREATE TABLE leftovers (
     execution_id TEXT PRIMARY KEY
 ) WITHOUT ROWID;
 
--- Submissions that wait for a leader, found by their key, and by the jobs in them.
+-- Submissions that wait for a leader, found by their key, and by the jobs in them. `failures`: of turns.
 CREATE TABLE inbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     body BLOB NOT NULL,
     key TEXT,
-    job_ids TEXT NOT NULL DEFAULT ''
+    job_ids TEXT NOT NULL DEFAULT '',
+    failures INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX inbox_by_key ON inbox (key) WHERE key IS NOT NULL;
+
+-- The newest submissions that could not be accepted, for some days, with the reason. One that a newer
+-- program may accept stays in the inbox; others leave it. `epoch`: the leader's, that leaves it there.
+CREATE TABLE inbox_set_aside (
+    id INTEGER PRIMARY KEY,
+    body BLOB,
+    key TEXT,
+    job_ids TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    epoch INTEGER
+);
 
 -- Tokens and the audit log. Neither goes through the journal.
 

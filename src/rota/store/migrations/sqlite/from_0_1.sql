@@ -1,6 +1,16 @@
--- From the last schema of 0.1 to the baseline: the recorded steps go. The hashes of the journal are
--- computed by the program.
+-- From the last schema of 0.1 to the baseline: the recorded steps go. The program computes the hashes of
+-- the journal and adds the checksums of stored bodies.
 
+ALTER TABLE inbox ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE inbox_set_aside (
+    id INTEGER PRIMARY KEY,
+    body BLOB,
+    key TEXT,
+    job_ids TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    epoch INTEGER
+);
 DROP TABLE migrations;
 
 ALTER TABLE journal RENAME TO journal_of_0_1;

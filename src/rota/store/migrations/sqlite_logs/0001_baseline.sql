@@ -7,6 +7,7 @@ CREATE TABLE logs (
     dropped INTEGER NOT NULL
 );
 
+-- `data` ends in its checksum, which is no part of the log.
 CREATE TABLE pieces (
     id INTEGER PRIMARY KEY,
     log_id INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,

@@ -1,0 +1,1 @@
+"""Processes of a server, and what they share: log, event loop, messages between them."""
