@@ -16,18 +16,18 @@ import msgspec
 from rota.core import ids, restore, workers
 from rota.core.entries import WorkerEntry
 from rota.core.jobs import finish, plain, reports, start
-from rota.core.outcome import DropJob, MoveJob, MoveSchedule, PutJob
+from rota.core.outcome import MoveSchedule
 from rota.core.recently_finished import RecentlyFinished
 from rota.core.scheduler import Scheduler
 from rota.core.state import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.leadership import LeaderElection
 from rota.engine.loop import Engine
-from rota.engine.refills import Refills, SpillTail
+from rota.engine.refills import SpillTail
 from rota.engine.standby import Standby
 from rota.store.batched_lookup import KeyStatus
 from rota.store.journal import ChainReader, decode_record, encode_record, next_head
-from rota.store.projection import live_state, quarantine
+from rota.store.projection import quarantine
 from rota.store.projection.shards import Window, job_of, shard_of
 from rota.store.protocol import Epoch, Head, JournalRecord, JournalStore, Losses, UnknownFateError
 from rota.store.sqlite import journal_store, load, projection
@@ -323,29 +323,8 @@ def _reads_do_not_wait() -> list[Patch]:
     return [(SqliteQueryStore, "_read", at_once)]
 
 
-def _groups_not_looked_up() -> list[Patch]:
-    def plain_only(records: Any) -> list[Any]:
-        kinds = (PutJob, MoveJob, DropJob)
-        found = [write.id for writes in records for write in writes if type(write) in kinds]
-        return list(dict.fromkeys(found))
-
-    modules = (projection, load, live_state)
-    return [(module, "jobs_looked_up", plain_only) for module in modules]
-
-
 def _spill_tail_ignored() -> list[Patch]:
     return [(SpillTail, "complete", lambda self, wanted, read, at: list(read))]
-
-
-def _spill_tail_cut() -> list[Patch]:
-    def hastily(self: Refills, seq: Any, writes: Any, *, spills: bool) -> None:
-        if spills:
-            self._tail.note(seq, writes)
-            self._tail.forget(self._journal.projection.projected)
-        else:
-            self._tail.clear()
-
-    return [(Refills, "note", hastily)]
 
 
 def _bytes_trusted() -> list[Patch]:
@@ -481,22 +460,10 @@ MUTANTS = {
     "reads do not wait": Mutant(
         "a reader sees what was durable before it asked", _reads_do_not_wait, 10, "projection"
     ),
-    "groups not looked up": Mutant(
-        "what is stored of a job group is known before it is projected",
-        _groups_not_looked_up,
-        20,
-        "projection",
-    ),
     "spill tail ignored": Mutant(
         "a refill puts newer records over what the tables have",
         _spill_tail_ignored,
         20,
-        "projection",
-    ),
-    "spill tail cut": Mutant(
-        "a refill knows all records since the tables that it saw",
-        _spill_tail_cut,
-        50,
         "projection",
     ),
     "bytes trusted": Mutant(
