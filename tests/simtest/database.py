@@ -1,39 +1,49 @@
 """Simulated database, as each server reaches it: slow, away, full, or losing its answers.
 
-Behind it is the in-memory store, which passes the same conformance tests as the others. A call goes
-there, is carried out, and its answer comes back; each way can fail. A call that was sent is carried
-out even if its sender is dead by then.
+Behind it is the in-memory store, which passes the same conformance tests as the others; its tables
+are projected in shards by simulated projectors. A call goes there, is carried out, and its answer
+comes back; each way can fail. A call that was sent is carried out even if its sender is dead by
+then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
+from rota.store.limits import PROJECTION_WAIT_S
 from rota.store.protocol import (
+    Head,
     JournalStore,
     NewerRecordError,
     ProjectionStatus,
     QueryStore,
+    Seq,
     Store,
     StoreError,
     StoreFullError,
+    TablesBehindError,
     UnknownFateError,
 )
 from rota.store.sqlite.memory import MemoryStore
+from rota.store.sqlite.projection import read_positions
 from tests.simtest.clock import Machine, VirtualLoop
+from tests.simtest.damage import Damage
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
+SHARDS = 4
+"""Shards of the projection, as PostgreSQL has them."""
 WRITES = (
     *("append", "claim", "renew", "resign", "put_inbox", "drop_inbox"),
-    *("set_aside_inbox", "count_inbox_failures"),
+    *("set_aside_inbox", "count_inbox_failures", "note_loss", "project"),
 )
-GROWS = ("append", "put_inbox", "set_aside_inbox")
+GROWS = ("append", "put_inbox", "set_aside_inbox", "project")
 """Calls that a full disk refuses."""
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0
@@ -56,6 +66,10 @@ class FaultMode:
     full: bool = False
 
 
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
+"""Carries a call out in the database."""
+
+
 @dataclass(slots=True)
 class Database:
     """Database that all servers share."""
@@ -63,7 +77,8 @@ class Database:
     loop: VirtualLoop
     rng: Rng
     trace: Trace
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(init=False)
+    damage: Damage = field(init=False)
     machine: Machine = field(default_factory=lambda: Machine("database"))
     fault_mode: FaultMode = field(default_factory=FaultMode)
     unreachable_from: dict[str, int] = field(default_factory=dict)
@@ -72,6 +87,67 @@ class Database:
     """Machine and boot of the last claim; None: an older server's, whose connection is hidden."""
     newer: dict[int, float] = field(default_factory=dict)
     """Journal records that only newer programs can read, with the time of writing."""
+    held: dict[int, int] = field(default_factory=dict)
+    """Shards that nobody can project now, with the number of faults that cause it."""
+    _waiting: list[tuple[Seq, asyncio.Future[None]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(shards=SHARDS, reached=self.reached)
+        self.damage = Damage(self.store.journal, self.rng)
+
+    # Projection
+
+    @property
+    def lags(self) -> bool:
+        """Whether the tables lack records of the journal."""
+        journal = self.store.journal
+        return journal.projection.projected < journal.head().seq
+
+    async def reached(self, seq: Seq) -> None:
+        """Returns when the tables have a record; raises TablesBehindError if that takes long."""
+        if self.store.journal.projection.projected >= seq:
+            return
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._waiting.append((seq, waiter))
+        try:
+            async with asyncio.timeout(PROJECTION_WAIT_S):
+                await waiter
+        except TimeoutError:
+            raise TablesBehindError(f"record {seq} is not in the tables yet") from None
+        finally:
+            self._waiting = [one for one in self._waiting if one[1] is not waiter]
+
+    async def project(self, believed: Mapping[int, Head], records_max: int) -> bool:
+        """Projects records into these shards, as a process does that believes them to be there;
+        False: it cannot, or they are elsewhere."""
+        free = {shard: head for shard, head in believed.items() if shard not in self.held}
+        if not free or not self.store.journal.project_some(free, records_max):
+            return False
+        projected = self.store.journal.projection.projected
+        for seq, waiter in self._waiting:
+            if seq <= projected and not waiter.done():
+                waiter.set_result(None)
+        return True
+
+    async def progress(self) -> tuple[dict[int, Head], Seq]:
+        """Returns how far the shards and the journal are."""
+        journal = self.store.journal
+        return read_positions(journal.connection), journal.head().seq
+
+    def hold(self, shards: tuple[int, ...]) -> Callable[[], None]:
+        """Lets nobody project these shards; returns the function that ends it."""
+        for shard in shards:
+            self.held[shard] = self.held.get(shard, 0) + 1
+
+        def release() -> None:
+            for shard in shards:
+                self.held[shard] -= 1
+                if not self.held[shard]:
+                    del self.held[shard]
+
+        return release
+
+    # Connections
 
     def cut(self, machine: str) -> None:
         """Makes the database unreachable from a machine."""
@@ -86,6 +162,10 @@ class Database:
     def as_seen_by(self, machine: Machine, *, newer: bool = False, older: bool = False) -> Store:
         """Returns the store as one server sees it."""
         return cast(Store, _RemoteStore(self, machine, _Version(newer, older)))
+
+    def as_projected_by(self, machine: Machine) -> RemoteTables:
+        """Returns the tables as one projector reaches them."""
+        return cast(RemoteTables, _RemotePart(self, machine, self, PRESENT))
 
     def is_present(self) -> bool:
         """Whether the database sees a connection of the leader.
@@ -107,11 +187,26 @@ class Database:
         return any(place > seq and at > fresh for place, at in self.newer.items())
 
 
+class RemoteTables(Protocol):
+    """Tables as a projector reaches them."""
+
+    async def progress(self) -> tuple[dict[int, Head], Seq]:
+        """Returns how far the shards and the journal are."""
+        ...
+
+    async def project(self, believed: Mapping[int, Head], records_max: int) -> bool:
+        """Projects records into these shards; False: another projector has."""
+        ...
+
+
 class _Version(NamedTuple):
     """Version of a server, if it is not the present one."""
 
     newer: bool
     older: bool
+
+
+PRESENT = _Version(newer=False, older=False)
 
 
 class _RemoteStore:
@@ -141,24 +236,30 @@ class _RemotePart:
 
     @property
     def projection(self) -> ProjectionStatus:
-        # Read without a call: every server keeps this for itself.
+        # Read without a call: every server is told of it.
         return cast(ProjectionStatus, self._real.projection)
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._real, name)
 
         async def call(*args: Any, **named: Any) -> Any:
-            def work() -> Any:
-                if not self._newer:
-                    self._refuse_newer(name, args)
-                return self._seen(name, _at_once(method(*args, **named)))
-
             return await _RemoteCall(self._database, self._machine, name).go(
-                self._noting(name, work)
+                partial(self._work, name, partial(method, *args, **named), args)
             )
 
         setattr(self, name, call)
         return call
+
+    async def _work(self, name: str, method: Work, args: tuple[Any, ...]) -> Any:
+        """Carries the call out; nothing comes between the parts of one that changes something."""
+        if not self._newer:
+            self._refuse_newer(name, args)
+        self._database.damage.note_call(name)
+        answer = await method()
+        if name == "append" and self._newer:
+            self._database.newer[answer.seq] = self._database.loop.true_s
+        answer = self._database.damage.note_done(name, args, answer)
+        return self._seen(name, answer)
 
     def _seen(self, name: str, answer: Any) -> Any:
         """Adds to the leader's row whether the database sees its connection."""
@@ -168,18 +269,6 @@ class _RemotePart:
         if name == "observe" and answer is not None and not self._older:
             return msgspec.structs.replace(answer, present=self._database.is_present())
         return answer
-
-    def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
-        """Remembers which records only newer programs can read."""
-        if name != "append" or not self._newer:
-            return work
-
-        def append() -> Any:
-            head = work()
-            self._database.newer[head.seq] = self._database.loop.true_s
-            return head
-
-        return append
 
     def _refuse_newer(self, name: str, args: tuple[Any, ...]) -> None:
         seq = args[0].seq if name == "records_after" else 0
@@ -196,7 +285,7 @@ class _RemoteCall:
         self._name = name
         self._answer: asyncio.Future[Any] = database.loop.create_future()
 
-    async def go(self, work: Callable[[], Any]) -> Any:
+    async def go(self, work: Work) -> Any:
         """Returns or raises what the caller gets."""
         self._machine.step()
         self._send(work)
@@ -213,7 +302,7 @@ class _RemoteCall:
         if not self._answer.done():
             self._answer.set_exception(self._unknown_fate("no answer in time"))
 
-    def _send(self, work: Callable[[], Any]) -> None:
+    def _send(self, work: Work) -> None:
         database, rng = self._database, self._database.rng
         fault_mode = database.fault_mode
         if self._machine.name in database.unreachable_from:
@@ -228,17 +317,24 @@ class _RemoteCall:
             delay_s += rng.uniform(0.0, 8.0)
             if rng.chance(0.5):
                 self._come_back(None, self._unknown_fate("the connection broke, the call did not"))
-        database.loop.after(delay_s, database.machine, lambda: self._carry_out(work))
+        connection = database.damage.connections
+        database.loop.after(
+            delay_s,
+            database.machine,
+            lambda: database.machine.spawn(self._carry_out(work, connection)),
+        )
 
-    def _carry_out(self, work: Callable[[], Any]) -> None:
+    async def _carry_out(self, work: Work, connection: int) -> None:
         database = self._database
         result, error = None, None
         try:
+            if database.damage.connections != connection:
+                raise self._unknown_fate("the connection broke on the way there")
             if database.fault_mode.full and self._name in GROWS:
                 raise StoreFullError("no space left")
-            result = work()
-        except StoreError as refusal:
-            error = refusal
+            result = await work()
+        except Exception as failure:  # noqa: BLE001  (goes to the caller)
+            error = failure
         if self._name in WRITES:
             answer = "done" if error is None else "refused"
             called = self._name if error is None else f"{self._name} {type(error).__name__}"
@@ -266,12 +362,3 @@ class _RemoteCall:
         """Makes the error for a lost call: an append may be done, any other can be repeated."""
         kind = UnknownFateError if self._name == "append" else StoreError
         return kind(f"{self._name}: {why}")
-
-
-def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs a coroutine that never waits: a call of the in-memory store."""
-    try:
-        work.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("the in-memory store waited")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,11 +23,17 @@ from rota.core.state import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.leadership import LeaderElection
 from rota.engine.loop import Engine
+from rota.engine.refills import SpillTail
+from rota.engine.standby import Standby
 from rota.store.batched_lookup import KeyStatus
-from rota.store.journal import encode_record
-from rota.store.protocol import Epoch, UnknownFateError
+from rota.store.journal import ChainReader, decode_record, encode_record, next_head
+from rota.store.projection import quarantine
+from rota.store.projection.shards import Window, job_of, shard_of
+from rota.store.protocol import Epoch, Head, JournalRecord, JournalStore, Losses, UnknownFateError
+from rota.store.sqlite import journal_store, load, projection
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.memory import MemoryJournalStore
+from rota.store.sqlite.projection import read_positions
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.worker import session as worker_session
 from rota.worker.session import Session
@@ -57,10 +63,11 @@ class Mutant:
 
 
 def _anybody_appends() -> list[Patch]:
-    async def append(self: MemoryJournalStore, *record: Any) -> None:
-        epoch, _seq, at, writes, *consumed = record
-        self.land_late(epoch, at, encode_record(writes))
+    async def append(self: MemoryJournalStore, *record: Any) -> Head:
+        epoch, _after, at, writes, *consumed = record
+        head = self.land_late(epoch, at, encode_record(writes))
         await self.drop_inbox(*consumed or [()])
+        return head
 
     return [(MemoryJournalStore, "append", append)]
 
@@ -147,17 +154,19 @@ def _unknown_fate_ignored() -> list[Patch]:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._journal, name)
 
-        async def append(self, *args: Any) -> None:
+        async def append(self, *args: Any) -> Head:
+            epoch, after, at, writes, *_ = args
             try:
-                await self._journal.append(*args)
+                head: Head = await self._journal.append(*args)
             except UnknownFateError:
-                return
+                return next_head(after, epoch, at, encode_record(writes))
+            return head
 
     init = Engine.__init__
 
     def trustingly(self: Engine, *args: Any) -> None:
         init(self, *args)
-        self._journal = TrustingLedger(self._journal)
+        self._journal = cast(JournalStore, TrustingLedger(self._journal))
 
     return [(Engine, "__init__", trustingly)]
 
@@ -244,6 +253,121 @@ def _prefetched_forgotten() -> list[Patch]:
     return [(WorkerEntry, "take_over", lambda self, prefetched_id, amount: None)]
 
 
+def _load_replays_all() -> list[Patch]:
+    def every(records: Any, positions: Any, shards: int) -> list[Any]:
+        return [record.writes for record in records]
+
+    return [(load, "writes_due", every)]
+
+
+def _load_replays_nothing() -> list[Patch]:
+    def none(records: Any, positions: Any, shards: int) -> list[Any]:
+        return [() for _ in records]
+
+    return [(load, "writes_due", none)]
+
+
+def _shards_take_all() -> list[Patch]:
+    return [(Window, "due", lambda self: [record.writes for record in self.records])]
+
+
+def _shard_skipped() -> list[Patch]:
+    due = Window.due
+
+    def without_last(self: Window) -> list[Any]:
+        last = max(self.positions)
+        if len(self.positions) == self.shards:
+            return due(self)
+        return [
+            [write for write in writes if shard_of(job_of(write), self.shards) != last]
+            for writes in due(self)
+        ]
+
+    return [(Window, "due", without_last)]
+
+
+def _positions_believed() -> list[Patch]:
+    project = MemoryJournalStore.project_some
+
+    def trustingly(self: MemoryJournalStore, believed: Any, records_max: int) -> bool:
+        there = read_positions(self.connection)
+        for shard, head in believed.items():
+            self.connection.execute(
+                "UPDATE projection_shards SET folded_seq = ?, folded_hash = ? WHERE shard = ?",
+                (head.seq, head.hash, shard),
+            )
+        done = project(self, believed, records_max)
+        return done or there != believed
+
+    return [(MemoryJournalStore, "project_some", trustingly)]
+
+
+def _quarantine_unread() -> list[Patch]:
+    return [(load, "read_quarantined_writes", lambda *_: [])]
+
+
+def _set_aside_dropped() -> list[Patch]:
+    set_aside = quarantine.set_aside
+
+    def forget(records: Any, due: Any, known: Any) -> list[Any]:
+        set_aside(records, due, known)
+        return []
+
+    return [(projection, "set_aside", forget)]
+
+
+def _reads_do_not_wait() -> list[Patch]:
+    async def at_once(self: SqliteQueryStore, read: Any) -> Any:
+        return await self._pool.run(read)
+
+    return [(SqliteQueryStore, "_read", at_once)]
+
+
+def _spill_tail_ignored() -> list[Patch]:
+    return [(SpillTail, "complete", lambda self, wanted, read, at: list(read))]
+
+
+def _bytes_trusted() -> list[Patch]:
+    def unverified(self: ChainReader, *row: Any) -> None:
+        seq, _epoch, _at, stored, _body = row
+        self.head = Head(seq, stored)
+
+    return [(ChainReader, "verify", unverified)]
+
+
+def _copy_kept() -> list[Patch]:
+    def uncompared(after: Head, found: Any, limit: int) -> list[JournalRecord]:
+        newer = [row for row in found if row[0] > after.seq]
+        return [
+            JournalRecord(seq, epoch, at, decode_record(body), digest)
+            for seq, epoch, at, digest, body in newer[:limit]
+        ]
+
+    return [(journal_store, "follow_chain", uncompared)]
+
+
+def _appended_blindly() -> list[Patch]:
+    append = """
+    INSERT INTO journal (seq, epoch, at, body, hash)
+    SELECT ?1, ?2, ?3, ?4, ?5 FROM leader WHERE epoch = ?2 AND ?6 IS NOT NULL
+    """
+    return [(journal_store, "_APPEND", append)]
+
+
+def _fences_repeated() -> list[Patch]:
+    async def no_floor(self: SqliteJournalStore) -> Losses:
+        return Losses()
+
+    return [(SqliteJournalStore, "losses", no_floor)]
+
+
+def _loss_not_said() -> list[Patch]:
+    async def silently(self: Standby) -> None:
+        self.lineage._heads.clear()
+
+    return [(Standby, "_find_loss", silently)]
+
+
 MUTANTS = {
     "anybody appends": Mutant(
         "a record at a taken place, or of an epoch that is over, is refused",
@@ -302,5 +426,59 @@ MUTANTS = {
         _prefetched_forgotten,
         20,
         "ahead",
+    ),
+    "load replays all": Mutant(
+        "a load replays of each shard only what its tables lack",
+        _load_replays_all,
+        10,
+        "projection",
+    ),
+    "load replays nothing": Mutant(
+        "a load replays what the journal has beyond the tables",
+        _load_replays_nothing,
+        10,
+        "projection",
+    ),
+    "shards take all": Mutant(
+        "a window brings each shard only what it lacks", _shards_take_all, 10, "projection"
+    ),
+    "shard skipped": Mutant(
+        "a shard says how far it is together with its rows", _shard_skipped, 10, "projection"
+    ),
+    "positions believed": Mutant(
+        "a projector goes on from where the tables are, not from where it knew them to be",
+        _positions_believed,
+        10,
+        "projection",
+    ),
+    "quarantine unread": Mutant(
+        "a load applies the writes of jobs in quarantine", _quarantine_unread, 20, "projection"
+    ),
+    "set aside and dropped": Mutant(
+        "later writes of a job in quarantine are kept", _set_aside_dropped, 20, "projection"
+    ),
+    "reads do not wait": Mutant(
+        "a reader sees what was durable before it asked", _reads_do_not_wait, 10, "projection"
+    ),
+    "spill tail ignored": Mutant(
+        "a refill puts newer records over what the tables have",
+        _spill_tail_ignored,
+        20,
+        "projection",
+    ),
+    "bytes trusted": Mutant(
+        "a record is read only if its hash is right", _bytes_trusted, 20, "projection"
+    ),
+    "copy kept": Mutant(
+        "a follower drops its copy when the journal is another one", _copy_kept, 20, "failover"
+    ),
+    "appended blindly": Mutant(
+        "a record follows the one that its writer knows", _appended_blindly, 20, "failover"
+    ),
+    "fences repeated": Mutant(
+        "fences after a loss are higher than all that were lost", _fences_repeated, 20, "failover"
+    ),
+    "loss not said": Mutant(
+        "a server says which records that it knew are lost", _loss_not_said, 20, "failover"
     ),
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rota.verify.history import FreezePeriod
 from tests.simtest.clock import Machine
-from tests.simtest.database import FaultMode
+from tests.simtest.database import SHARDS, FaultMode
 from tests.simtest.network import NetworkConditions
 from tests.simtest.plan import Fault
 from tests.simtest.rng import Rng, rng_for
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.simtest.cluster import Cluster
 
 Heal = Callable[[], None]
+LOST_RECORDS_MAX = 5
+"""Records that a failover of the database loses at most."""
 
 
 class Nemesis:
@@ -56,6 +58,14 @@ class Nemesis:
             "database forgetful": self._lose_answers,
             "database late": self._store_late,
             "disk full": self._disk_full,
+            "projector killed": self._kill_projector,
+            "projector frozen": lambda rng, _: self._freeze(self._server(rng).projector.machine),
+            "two projectors at once": self._double_projector,
+            "projector far behind": lambda rng, _: self._hold(tuple(range(SHARDS))),
+            "one shard behind": lambda rng, _: self._hold((rng.randrange(SHARDS),)),
+            "poison entry": self._poison,
+            "bytes flipped": self._flip,
+            "database fails over": self._fail_over,
             "network storm": self._storm,
             "network stalls": self._stalls,
             "requests doubled": self._doubling,
@@ -219,12 +229,15 @@ class Nemesis:
     # The database
 
     def _cut_store(self, rng: Rng, for_s: float) -> Heal:
-        name = self._server(rng).machine.name
-        self._cluster.database.cut(name)
-        return lambda: self._cluster.database.heal(name)
+        return self._cut_from_store([self._server(rng)])
 
     def _store_away(self, rng: Rng, for_s: float) -> Heal:
-        names = [server.machine.name for server in self._cluster.servers]
+        return self._cut_from_store(self._cluster.servers)
+
+    def _cut_from_store(self, servers: Sequence[SimulatedServer]) -> Heal:
+        """Cuts servers, with their projectors, from the database."""
+        machines = [one for server in servers for one in (server.machine, server.projector.machine)]
+        names = [machine.name for machine in machines]
         for name in names:
             self._cluster.database.cut(name)
 
@@ -256,6 +269,45 @@ class Nemesis:
 
     def _heal_store(self) -> None:
         self._cluster.database.fault_mode = FaultMode()
+
+    def _fail_over(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.fail_over(rng.randint(0, LOST_RECORDS_MAX))
+        return _nothing
+
+    def _flip(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.database.damage.flip_next()
+        return self._cluster.database.damage.mend
+
+    # The projection
+
+    def _kill_projector(self, rng: Rng, for_s: float) -> Heal:
+        server = self._server(rng)
+        server.projector.die()
+
+        def start() -> None:
+            if server.machine.alive:
+                server.projector.start()
+
+        return start
+
+    def _double_projector(self, rng: Rng, for_s: float) -> Heal:
+        """Lets the projector of one more server project."""
+        projector = rng.choice(self._cluster.servers).projector
+        projector.is_eager = True
+
+        def end() -> None:
+            projector.is_eager = False
+
+        return end
+
+    def _hold(self, shards: tuple[int, ...]) -> Heal:
+        return self._cluster.database.hold(shards)
+
+    def _poison(self, rng: Rng, for_s: float) -> Heal:
+        """Lets no row of some jobs be written: those whose ids end in one letter."""
+        damage = self._cluster.database.damage
+        damage.poison(rng.choice("0123456789abcdef"))
+        return damage.cure
 
     # The network
 

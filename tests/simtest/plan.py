@@ -41,6 +41,14 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "database forgetful": (1.0, 12.0),
     "database late": (1.0, 12.0),
     "disk full": (0.5, 6.0),
+    "projector killed": (0.5, 6.0),
+    "projector frozen": (0.5, 8.0),
+    "two projectors at once": (1.0, 10.0),
+    "projector far behind": (0.5, 5.0),
+    "one shard behind": (0.5, 6.0),
+    "poison entry": (1.0, 8.0),
+    "bytes flipped": (0.5, 5.0),
+    "database fails over": (0.1, 0.5),
     "network storm": (1.0, 12.0),
     "network stalls": (1.0, 12.0),
     "requests doubled": (1.0, 15.0),
@@ -64,9 +72,13 @@ ACTIONS: Mapping[str, int] = {
 """Kinds of actions of users, with their weights. Keys of jobs begin with them, and are hashed."""
 SHORT_ACTIONS: Mapping[str, int] = {"burst": 3}
 """Further actions where workers prefetch."""
+GROUP_ACTIONS: Mapping[str, int] = {"array": 3, "gang": 2, "revive": 4, "delete": 2}
+"""Further actions where `groups` is set."""
 
+FAILOVER = "database fails over"
+"""Fault that loses what clients were told: every promise is excused for lost records."""
 PROFILES: Mapping[str, tuple[str, ...]] = {
-    "all": tuple(FAULTS),
+    "all": tuple(k for k in FAULTS if k != FAILOVER),
     "servers": tuple(k for k in FAULTS if k.startswith(("server", "cut between servers"))),
     "workers": tuple(
         k
@@ -99,17 +111,40 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
         "requests doubled",
     ),
     "network": tuple(k for k in FAULTS if "cut" in k or "network" in k or "requests" in k),
-    "store": tuple(k for k in FAULTS if "database" in k or "disk" in k),
+    "store": tuple(k for k in FAULTS if ("database" in k or "disk" in k) and k != FAILOVER),
+    "projection": (
+        "projector killed",
+        "projector frozen",
+        "two projectors at once",
+        "projector far behind",
+        "one shard behind",
+        "poison entry",
+        "bytes flipped",
+        "server killed",
+        "database late",
+    ),
+    "failover": (
+        FAILOVER,
+        "server killed",
+        "server frozen",
+        "server without database",
+        "one shard behind",
+        "projector far behind",
+    ),
     "calm": (),
 }
 """Kinds of faults that a run draws from."""
 
+MEMORY_JOBS = 100_000
+"""So many jobs in memory that none is spilled."""
 QUIET_ACTS_PER_S = 0.2
 """So few actions that only long jobs are submitted."""
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True, "spare": 0},
     "leader": {"servers": 3, "leader_bias": 0.9, "spare": 0},
     "ahead": {"spare": 16, "acts_per_s": 1.5, "workers": 2},
+    "projection": {"servers": 3, "groups": True},
+    "failover": {"servers": 3, "groups": True, "leader_bias": 0.5, "older": 0},
     # A leader that has nothing to write does not notice by itself that it has lost leadership.
     "quiet": {
         "servers": 3,
@@ -149,6 +184,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Orders that a worker prefetches."""
     older: int
     """Servers that begin as a program of the last version."""
+    memory_jobs: int
+    """Waiting jobs that a leader keeps in memory; the others are spilled."""
+    groups: bool
+    """Whether users also submit arrays and gangs, and retry and delete jobs."""
     kinds: tuple[str, ...]
 
 
@@ -250,6 +289,8 @@ def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> Si
         schedule=rng.chance(0.7),
         spare=rng_for(seed, "spare").choice((0, 0, 4, 16)),
         older=rng_for(seed, "older").choice((0, 0, 0, 1, 2)),
+        memory_jobs=rng_for(seed, "memory").choice((MEMORY_JOBS, MEMORY_JOBS, 12, 30)),
+        groups=False,
         kinds=kinds,
     )
     options = msgspec.structs.replace(options, **FIXED.get(profile, {}))
@@ -271,6 +312,8 @@ def _actions(seed: int, options: Options) -> tuple[Action, ...]:
     every = {"long": 1} if options.acts_per_s == QUIET_ACTS_PER_S else ACTIONS
     if options.spare:
         every = {**every, **SHORT_ACTIONS}
+    if options.groups:
+        every = {**every, **GROUP_ACTIONS}
     return tuple(
         Action(number, rng.choices(list(every), list(every.values()))[0], at)
         for number, at in enumerate(moments)

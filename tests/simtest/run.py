@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from rota.store.protocol import TablesBehindError
 from rota.verify.checkers import BrokenPromise, Violation, judge
 from tests.simtest.clock import StalledError, VirtualLoop
 from tests.simtest.cluster import Cluster
@@ -81,11 +82,18 @@ async def _make(plan: SimulationPlan, loop: VirtualLoop) -> Cluster:
 
 async def _live(cluster: Cluster) -> SimulationResult:
     cluster.begin()
+    watching = asyncio.create_task(cluster.watch_tables())
     await asyncio.sleep(cluster.plan.options.storm_s + 0.001)
     cluster.heal()
     ended = await _calm(cluster)
-    history = await cluster.gather()
+    try:
+        history = await cluster.gather()
+    except TablesBehindError:
+        ended, history = False, cluster.history  # what clients saw still counts
     verdicts = judge(history) if ended else await _stuck(cluster)
+    watching.cancel()
+    wrong = await cluster.audit_tables()
+    verdicts += [BrokenPromise("tables_equal_journal", Violation(one)) for one in wrong]
     for machine in cluster.machines():
         for error in machine.broken():
             cluster.report_bug(f"a task of {machine.name} broke: {error!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -36,11 +36,13 @@ from rota.engine.metrics import Metrics
 from rota.store.documents import Node
 from rota.store.files.artifacts import Outputs
 from rota.store.files.uploads import Spool
-from rota.store.protocol import Losses, Store, StoreError
+from rota.store.protocol import Head, Losses, Snapshot, Store, StoreError
 from rota.store.sqlite.memory import MemoryBlobs
 from tests.simtest.clock import SIMULATION, Machine, MachineClock
 from tests.simtest.database import Database
 from tests.simtest.network import Listener, Network, PeerSession
+from tests.simtest.projector import SimulatedProjector
+from tests.simtest.rng import Rng
 
 RESTART_S = 0.5
 """A server that could not start is started again after so long."""
@@ -81,8 +83,13 @@ class SimulatedMetrics(Metrics):
 class SimulatedServer:
     """Server machine, on which server processes start and end."""
 
-    def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
+    def __init__(
+        self, machine: Machine, network: Network, database: Database, number: int, rng: Rng
+    ) -> None:
         self.machine = machine
+        self.projector = SimulatedProjector(
+            Machine(f"projector-{number}", machine.rate), database, self._holds_leadership, rng
+        )
         self.address = f"http://127.0.0.1:{7000 + number}"
         self.newer = False
         """Whether it runs a program of the next version."""
@@ -96,6 +103,10 @@ class SimulatedServer:
         self._closing = asyncio.Event()
         network.listeners[self.address] = Listener(machine, None)
 
+    def _holds_leadership(self) -> bool:
+        engine = self.engine
+        return self.machine.alive and engine is not None and engine._election.is_held
+
     @property
     def leads(self) -> bool:
         """Whether it leads and decides now."""
@@ -104,6 +115,7 @@ class SimulatedServer:
     def start(self) -> None:
         self.machine.boot()
         self.machine.spawn(self._live())
+        self.projector.start()
 
     def _start_again(self) -> None:
         if not self.machine.alive:
@@ -114,6 +126,7 @@ class SimulatedServer:
         self.machine.alive = False
         self.engine = None
         self._network.listeners[self.address].app = None
+        self.projector.die()
         self.machine.end_tasks()
 
     async def stop(self) -> None:
@@ -122,6 +135,17 @@ class SimulatedServer:
         self._closing.set()
         if engine is not None:
             await engine.stop()
+
+    def copy(self) -> Snapshot | None:
+        """Returns the copy with which it follows the journal, if it has one."""
+        standby = None if self.engine is None else self.engine._standby
+        if standby is None or standby._copy is None:
+            return None
+        return standby._copy.snapshot()
+
+    def known_heads(self) -> Sequence[Head]:
+        """Returns the ends of the journal that it remembers."""
+        return [] if self.engine is None else list(self.engine._standby.lineage._heads)
 
     def check_memory(self) -> None:
         """Checks the scheduler's invariants."""

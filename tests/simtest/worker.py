@@ -57,15 +57,28 @@ class JobScript:
     """Factor by which some executions take longer than others."""
 
     @staticmethod
-    def of(task: Command) -> JobScript:
-        """Reads it from the command line."""
+    def of(order: OrderView, task: Command) -> JobScript:
+        """Reads it from the command line; each job of an array or gang has a key of its own."""
         _, key, ticks, tick_s, fails_before, uneven = task.argv
+        place = order.array or order.gang
+        if place is not None:
+            key = f"{key}-{place.index}"
         return JobScript(key, int(ticks), float(tick_s), int(fails_before), int(uneven))
 
     def argv(self) -> list[str]:
         """Writes it as a command line."""
         numbers = (self.ticks, round(self.tick_s, 3), self.fails_before, self.uneven)
         return ["sim", self.key, *map(str, numbers)]
+
+    def fails(self, order: OrderView) -> bool:
+        """Whether this attempt fails; of an array or gang, only the first job does.
+
+        A retry of an array by hand begins with attempt 1 again, under higher fences.
+        """
+        if order.array is not None:
+            return order.array.index == 0 and order.fence < self.fails_before
+        first = order.gang is None or order.gang.index == 0
+        return first and order.attempt < self.fails_before
 
     def ticks_under(self, fence: int) -> int:
         """Returns the length of the execution with this fence: each is different."""
@@ -118,7 +131,7 @@ class SimulatedProcess:
                 for _ in range(script.ticks_under(self._order.fence)):
                     await asyncio.sleep(script.tick_s)
                     self._write("tick")
-                if self._order.attempt < script.fails_before:
+                if script.fails(self._order):
                     return self._exit("failed")
                 self._write("end")
         except TimeoutError:
@@ -260,7 +273,7 @@ class SimulatedWorker:
     def runner_of(self, order: OrderView, task: RunnableTask | None) -> SimulatedExecution:
         """Makes the execution of an order."""
         assert isinstance(task, Command)
-        return SimulatedExecution(self, order, JobScript.of(task))
+        return SimulatedExecution(self, order, JobScript.of(order, task))
 
     async def _live(self) -> None:
         log = _quiet_log()

@@ -175,6 +175,43 @@ class SimulatedUser:
             jobs.append({**job, "expected_runtime": "20ms"})
         await self._submit_all(client, keys, jobs)
 
+    async def _array(self, client: AsyncClient, key: str, rng: Rng) -> None:
+        """An array whose first job fails, and which is retried by hand."""
+        fails = 2 * rng.chance(0.7)
+        await self._submit(
+            client, key, self._job(key, rng, fails_before=fails, count=rng.randint(2, 4))
+        )
+        await asyncio.sleep(rng.uniform(2.0, 10.0))
+        await self._retry(client, key)
+
+    async def _gang(self, client: AsyncClient, key: str, rng: Rng) -> None:
+        """A gang that fails as a whole at its first attempt, now and then."""
+        job = self._job(
+            key,
+            rng,
+            fails_before=2 * rng.chance(0.5),
+            retry={"max_attempts": 2, "delay": "200ms"},
+            gang={"size": rng.randint(2, 3)},
+        )
+        await self._submit(client, key, job)
+
+    async def _revive(self, client: AsyncClient, key: str, rng: Rng) -> None:
+        """Retries one of the newest by hand, with all that waited for it."""
+        if self.ids:
+            await self._retry(client, rng.choice(list(self.ids)[-20:]))
+
+    async def _retry(self, client: AsyncClient, key: str) -> None:
+        with suppress(ConflictError, NotFoundError):
+            await client.retry(self.ids[key])
+
+    async def _delete(self, client: AsyncClient, key: str, rng: Rng) -> None:
+        """Deletes one of the newest, if it has ended."""
+        if self.ids:
+            job_id = self.ids[rng.choice(list(self.ids)[-20:])]
+            self._history.deleted.append(job_id)
+            with suppress(ConflictError, NotFoundError):
+                await client.delete(job_id)
+
     async def _cancel(self, client: AsyncClient, key: str, rng: Rng) -> None:
         """Cancels one of the newest; an acknowledged cancellation goes into the witness."""
         if not self.ids:

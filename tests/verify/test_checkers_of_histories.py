@@ -8,8 +8,16 @@ from typing import TypeAlias
 
 import pytest
 
+from rota.store.protocol import Loss, Seq
 from rota.verify.checkers import WAKING_S, broken_promises
-from rota.verify.history import FreezePeriod, History, ObservedExecution, ObservedJob, WitnessLine
+from rota.verify.history import (
+    Failover,
+    FreezePeriod,
+    History,
+    ObservedExecution,
+    ObservedJob,
+    WitnessLine,
+)
 
 Change: TypeAlias = Callable[[History], None]
 ran = ObservedExecution
@@ -69,6 +77,45 @@ def test_a_marked_duplicate_is_no_second_job() -> None:
 def test_a_witness_line_of_a_thawing_machine_is_excused() -> None:
     history = good_history()
     history.lines.append(WitnessLine("a", 1, "tick", 20.1, "w1"))
+    assert broken_promises(history) == []
+
+
+def with_failover(*losses: Loss) -> History:
+    """Makes a history in which a failover of the database lost a job that a server knew."""
+    history = good_history()
+    history.answered.append(("lost", "7"))
+    history.sent.append("lost")
+    history.missing.append("7")
+    history.lines.append(WitnessLine("lost", 1, "begin", 21.0, "w2"))
+    history.failovers = [Failover(Seq(8), ["7"], ["lost"], {"7": 1}, Seq(10))]
+    history.losses = losses
+    return history
+
+
+def test_a_job_that_is_lost_by_a_loss_that_was_said_breaks_no_promise() -> None:
+    assert broken_promises(with_failover(Loss(0, 2, Seq(8)))) == []
+    assert broken_promises(with_failover(Loss(0, 5, Seq(6)))) == []
+
+
+@pytest.mark.parametrize("loss", [None, Loss(0, 0, Seq(8)), Loss(0, 1, Seq(8)), Loss(0, 2, Seq(9))])
+def test_a_job_that_is_lost_without_a_word_is_found(loss: Loss | None) -> None:
+    history = with_failover() if loss is None else with_failover(loss)
+    broken = broken_promises(history)
+    assert "lost was accepted and is lost" in broken
+    assert "records 9 to 10 were lost without a word" in broken
+
+
+def test_a_lost_job_that_no_server_remembers_breaks_no_promise() -> None:
+    history = with_failover()
+    history.failovers = [replace(history.failovers[0], remembered=Seq(0))]
+    assert broken_promises(history) == []
+
+
+def test_a_job_that_a_client_asked_to_delete_is_not_lost() -> None:
+    history = good_history()
+    del history.jobs[3]
+    history.missing.append("4")
+    history.deleted.append("4")
     assert broken_promises(history) == []
 
 

@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from rota.core.lifecycle import EXECUTION_TRANSITIONS, JOB_TRANSITIONS, JobVerb
-from rota.core.model import Life, Semantics
+from rota.core.model import GroupMember, Life, Semantics
 from rota.core.schedule_model import Occurrence
 from rota.verify.history import FINAL, FreezePeriod, History, ObservedJob, WitnessLine, lines_by_key
+from rota.verify.losses import unsaid, without_lost
 from rota.verify.replay import LEASED, ReplayedJournal, replay
 
 WAKING_S = 1.0
@@ -55,10 +56,15 @@ class Evidence:
     journal: ReplayedJournal
     lines: defaultdict[str, list[WitnessLine]]
     """Lines of the witness, by key."""
+    revived: dict[str, None]
+    """Keys of the jobs that were retried by hand."""
 
     @staticmethod
     def of(history: History) -> Evidence:
-        return Evidence(history, replay(history.journal), lines_by_key(history.lines))
+        journal = replay(history.journal)
+        kept = without_lost(history)
+        revived = {job.key: None for job in history.jobs if job.job_id in journal.revived}
+        return Evidence(kept, journal, lines_by_key(kept.lines), revived)
 
 
 Checker: TypeAlias = Callable[[Evidence], Iterator[Violation]]
@@ -68,20 +74,29 @@ Checker: TypeAlias = Callable[[Evidence], Iterator[Violation]]
 
 
 def nothing_lost(evidence: Evidence) -> Iterator[Violation]:
-    """An accepted job is never lost: it exists, can be found, and ends.
+    """An accepted job is never lost but by a loss that was said: it exists, can be found, and ends.
 
     Judged at the end of a run, when every job has had the time to end.
     """
     history = evidence.history
     known = {job.key: None for job in history.jobs}
-    for key, _ in history.answered:
-        if key not in known:
+    deleted = dict.fromkeys(history.deleted)
+    for key, job_id in history.answered:
+        if key not in known and job_id not in deleted:
             yield Violation(f"{key} was accepted and is lost", (key,))
     for job_id in history.missing:
-        yield Violation(f"{job_id} was accepted and then not found", (job_id,))
+        if job_id not in deleted:
+            yield Violation(f"{job_id} was accepted and then not found", (job_id,))
     for job in history.jobs:
         if not job.duplicate and job.status not in FINAL:
             yield Violation(f"{job.key} never ended: it is {job.status}", (job.key,))
+
+
+def losses_are_said(evidence: Evidence) -> Iterator[Violation]:
+    """A server that knew a record says so when a failover of the database has lost it."""
+    for failover in unsaid(evidence.history):
+        message = f"records {failover.kept + 1} to {failover.remembered} were lost without a word"
+        yield Violation(message, tuple(failover.keys))
 
 
 def accepted_once(evidence: Evidence) -> Iterator[Violation]:
@@ -103,8 +118,9 @@ def accepted_once(evidence: Evidence) -> Iterator[Violation]:
     for key, found in ids.items():
         if len(found) > 1:
             yield Violation(f"{key} was accepted once and is {len(found)} jobs", (key,))
+    deleted = dict.fromkeys(history.deleted)
     for key, job_id in history.answered:
-        if second_ids.get(job_id) == key or len(ids[key]) != 1:
+        if second_ids.get(job_id) == key or len(ids[key]) != 1 or job_id in deleted:
             continue
         if ids[key] != [job_id]:
             yield Violation(f"{key} was answered with {job_id} and is {ids[key][0]}", (key,))
@@ -124,7 +140,8 @@ def final_is_final(evidence: Evidence) -> Iterator[Violation]:
     at_the_end = ((job.job_id, job.status) for job in evidence.history.jobs)
     for job_id, status in (*evidence.history.seen, *at_the_end):
         before = last.get(job_id, "")
-        if before in FINAL and status != before:
+        revived = job_id in evidence.journal.revived and before != "succeeded"
+        if before in FINAL and status != before and not revived:
             yield Violation(f"{job_id} was {before} and became {status}", (job_id,))
         last[job_id] = status
 
@@ -136,6 +153,9 @@ def legal_moves(evidence: Evidence) -> Iterator[Violation]:
     """
     for move in evidence.journal.job_moves:
         before, after = move.before, move.after
+        spec = evidence.journal.specs.get(move.job_id)
+        if spec is not None and isinstance(spec.group, GroupMember) and spec.group.in_gang:
+            continue  # it begins again with its gang, whatever its end was
         if before is not None and not _is_legal(before, after):
             message = f"job {move.job_id} went from {before.state} to {after.state}"
             yield Violation(f"record {move.seq}: {message}", (move.job_id,))
@@ -202,10 +222,21 @@ def fences_grow(evidence: Evidence) -> Iterator[Violation]:
         if change.before is None and new.fence <= change.newest_fence:
             message = f"job {new.job_id} was given fence {new.fence} after {change.newest_fence}"
             yield Violation(f"record {change.seq}: {message}", (new.job_id,))
+    yield from _lost_fences_given(evidence)
     for move in evidence.journal.job_moves:
         if move.before is not None and move.after.fence < move.before.fence:
             message = f"job {move.job_id} went from fence {move.before.fence} back"
             yield Violation(f"record {move.seq}: {message} to {move.after.fence}", (move.job_id,))
+
+
+def _lost_fences_given(evidence: Evidence) -> Iterator[Violation]:
+    """Yields executions that have no higher fence than one which a failover has lost."""
+    for failover in evidence.history.failovers:
+        for change in evidence.journal.execution_changes:
+            new, lost = change.after, failover.fences.get(change.after.job_id, 0)
+            if change.before is None and change.seq > failover.kept and new.fence <= lost:
+                message = f"job {new.job_id} was given fence {new.fence}, a lost record gave {lost}"
+                yield Violation(f"record {change.seq}: {message}", (new.job_id,))
 
 
 def one_lease(evidence: Evidence) -> Iterator[Violation]:
@@ -242,7 +273,7 @@ def leased_before_run(evidence: Evidence) -> Iterator[Violation]:
 def success_was_run(evidence: Evidence) -> Iterator[Violation]:
     """A job succeeds by one execution, its last, that reached its end by its witness."""
     for job in evidence.history.jobs:
-        if not job.duplicate:
+        if not job.duplicate and not job.is_group:
             yield from _success_of(evidence, job)
 
 
@@ -250,11 +281,11 @@ def _success_of(evidence: Evidence, job: ObservedJob) -> Iterator[Violation]:
     key = job.key
     succeeded = [one.fence for one in job.executions if one.status == "succeeded"]
     if job.status != "succeeded":
-        if succeeded:
+        if succeeded and not job.in_gang:
             message = f"{key} succeeded under fence {succeeded[0]} but is {job.status}"
             yield Violation(message, (key,))
         return
-    if len(succeeded) != 1 or job.executions[-1].status != "succeeded":
+    if (len(succeeded) != 1 and not job.in_gang) or job.executions[-1].status != "succeeded":
         message = f"{key} succeeded, and its executions {[one.status for one in job.executions]}"
         yield Violation(message, (key,))
     ended = [line.fence for line in evidence.lines[key] if line.event == "end"]
@@ -269,6 +300,8 @@ def at_most_once(evidence: Evidence) -> Iterator[Violation]:
     Judged by the witness, and by the executions in the journal between manual retries.
     """
     for job in evidence.history.jobs:
+        if job.key in evidence.revived:
+            continue
         began = sum(line.event == "begin" for line in evidence.lines[job.key])
         if job.at_most_once and began > 1:
             message = f"{job.key} may start once and started {began} times"
@@ -307,6 +340,8 @@ def cancelled_stays(evidence: Evidence) -> Iterator[Violation]:
     """
     for key, lines in evidence.lines.items():
         cancelled = False
+        if key in evidence.revived:
+            continue
         for line in lines:
             if line.event == "cancelled":
                 cancelled = True
@@ -324,7 +359,9 @@ def _is_waking(line: WitnessLine, freezes: Sequence[FreezePeriod]) -> bool:
 
 
 def children_wait(evidence: Evidence) -> Iterator[Violation]:
-    """A job starts only when all that it depends on have succeeded, by the order of the witness."""
+    """A job starts only when all that it depends on have succeeded, by the order of the witness,
+    unless somebody retried it by hand.
+    """
     began: dict[str, int] = {}
     ended: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for place, line in enumerate(evidence.history.lines):
@@ -335,7 +372,7 @@ def children_wait(evidence: Evidence) -> Iterator[Violation]:
     jobs = {job.key: job for job in evidence.history.jobs if not job.duplicate}
     for child in jobs.values():
         for key in child.after:
-            if child.key not in began:
+            if child.key not in began or child.key in evidence.revived:
                 continue
             executions = jobs[key].executions if key in jobs else ()
             fences = [one.fence for one in executions if one.status == "succeeded"]
@@ -506,6 +543,7 @@ CHECKERS: Mapping[str, Checker] = {
     checker.__name__: checker
     for checker in (
         nothing_lost,
+        losses_are_said,
         accepted_once,
         nothing_made_up,
         final_is_final,

@@ -9,10 +9,10 @@ for what ran at once and which machine was frozen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rota.store.protocol import JournalRecord
+from rota.store.protocol import GENESIS, JournalRecord, Loss, Seq
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
@@ -59,14 +59,34 @@ class ObservedJob:
     fence: int = 1
     at_most_once: bool = False
     after: Sequence[str] = ()
-    """Keys of jobs that must succeed before it."""
+    """Keys of jobs that must succeed before it, but for those that were deleted."""
     executions: Sequence[ObservedExecution] = ()
     has_witness: bool = True
     """Whether its executions write to the witness."""
     duplicate: bool = False
     """Whether its request was accepted under another id, and this one only refers to it."""
     created_by: str = ""
-    """The schedule that created it, if no client submitted it."""
+    """The schedule or array that created it, if no client submitted it."""
+    is_group: bool = False
+    """Whether it only stands for the jobs of an array or gang, and never runs itself."""
+    in_gang: bool = False
+    """Whether it runs again, though it succeeded, when the rest of its gang did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """Failover of the database to a copy that lacked its newest records."""
+
+    kept: Seq
+    """The newest record that it kept."""
+    jobs: Sequence[str] = ()
+    """Ids of the jobs of which lost records and inbox entries said something."""
+    keys: Sequence[str] = ()
+    """Keys of the jobs that lost records put."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """By job, the highest fence of its executions in lost records."""
+    remembered: Seq = GENESIS.seq
+    """The newest lost record that a server knew which has run ever since; 0: none."""
 
 
 @dataclass(slots=True)
@@ -79,6 +99,8 @@ class History:
     """(key, job id) for each acknowledged submission, repeats included."""
     seen: list[tuple[str, str]] = field(default_factory=list)
     """(job id, status) in the order in which clients read them."""
+    deleted: list[str] = field(default_factory=list)
+    """Ids of the jobs that a client asked to delete."""
     missing: list[str] = field(default_factory=list)
     """Acknowledged jobs that a client did not find."""
     lines: list[WitnessLine] = field(default_factory=list)
@@ -88,6 +110,9 @@ class History:
     """Number of jobs that each worker can run at once."""
     journal: Sequence[JournalRecord] = ()
     """All records of the journal, in order."""
+    failovers: Sequence[Failover] = ()
+    losses: Sequence[Loss] = ()
+    """What servers have said to be lost."""
 
 
 def lines_by_key(lines: Iterable[WitnessLine]) -> defaultdict[str, list[WitnessLine]]:

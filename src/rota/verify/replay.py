@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rota.core.model import Execution, Life, Resources, Spec, Worker
+from rota.core.model import Array, Execution, Gang, Life, Resources, Spec, Worker
 from rota.core.outcome import (
     AnyWrite,
     DropJob,
@@ -99,6 +99,8 @@ class ReplayedJournal:
     """The life of each job, at the end."""
     specs: dict[str, Spec] = field(default_factory=dict)
     schedules: dict[str, Schedule] = field(default_factory=dict)
+    revived: dict[str, None] = field(default_factory=dict)
+    """Jobs that were retried by hand."""
 
 
 def replay(records: Sequence[JournalRecord]) -> ReplayedJournal:
@@ -158,6 +160,8 @@ class _Replayer:
     def _move_job(self, seq: int, job_id: str, life: Life) -> None:
         self.out.job_moves.append(JobMove(seq, job_id, self.out.lives.get(job_id), life))
         self.out.lives[job_id] = life
+        if life.lives > 1:
+            self.out.revived[job_id] = None
 
     def _move_schedule(self, seq: int, schedule_id: str, state: ScheduleState) -> None:
         before = self._schedule_states.get(schedule_id)
@@ -183,7 +187,7 @@ class _Replayer:
     def _note_ends(self, seq: int, jobs: Iterable[str], workers: Iterable[str]) -> None:
         for job_id in jobs:
             life = self.out.lives.get(job_id)
-            if life is not None:
+            if life is not None and not self._is_group(job_id):
                 leases = len(self._leases[job_id])
                 self.out.job_leases.append(JobLeases(seq, job_id, life.state, leases))
         for worker_id in workers:
@@ -191,6 +195,11 @@ class _Replayer:
             capacity = None if worker is None else _amounts(worker.capacity)
             used = self._used(worker_id)
             self.out.worker_loads.append(WorkerLoad(seq, worker_id, used, capacity))
+
+    def _is_group(self, job_id: str) -> bool:
+        """Whether the job only stands for those of an array or gang, and has no lease itself."""
+        spec = self.out.specs.get(job_id)
+        return spec is not None and isinstance(spec.group, Array | Gang)
 
     def _used(self, worker_id: str) -> Counter[str]:
         used: Counter[str] = Counter()

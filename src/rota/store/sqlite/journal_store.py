@@ -603,9 +603,10 @@ class SqliteJournalStore:
         """Projects the next window into all shards; returns whether there was any."""
         return self._project(self._positions)
 
-    def _project(self, positions: Mapping[int, Head]) -> bool:
+    def _project(self, positions: Mapping[int, Head], records_max: int | None = None) -> bool:
         lowest = min(positions.values(), key=_by_seq)
         records = self._records_at_hand(lowest) or read_window(self._connection, lowest)
+        records = records[:records_max]
         if not records:
             self._unprojected_writes = 0
             return False

@@ -6,9 +6,9 @@ repeated exactly. Everything is lost when the process ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import apsw
 
@@ -29,6 +29,7 @@ from rota.store.protocol import (
     Durability,
     Epoch,
     Head,
+    JournalRecord,
     LogPage,
     Seq,
     SpilledJobs,
@@ -42,6 +43,7 @@ from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
 from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
+from rota.store.sqlite.projection import read_positions
 from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
 from rota.store.sqlite.set_aside import read_quarantine
@@ -126,18 +128,26 @@ async def _in_one_piece(content: bytes) -> AsyncIterator[bytes]:
 
 
 T = TypeVar("T")
+Reached: TypeAlias = Callable[[Seq], Awaitable[None]]
+"""Waits until the tables have a record; raises TablesBehindError if that takes too long."""
 
 
 class MemoryStore:
     """Store of a cell, until the process ends."""
 
     def __init__(
-        self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION, limits: StoreLimits = STORE_LIMITS
+        self,
+        *,
+        log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
+        limits: StoreLimits = STORE_LIMITS,
+        shards: int = 1,
+        reached: Reached | None = None,
     ) -> None:
+        """Sets it up; with `reached`, readers wait by it for somebody who calls `project_some`."""
         self._limits = limits
         self.logs = _MemoryLogs(log_bytes_max, limits)
         self.artifacts = MemoryArtifacts()
-        self.journal = MemoryJournalStore(self._sweep, limits)
+        self.journal = MemoryJournalStore(self._sweep, limits, shards, reached)
         self.queries = SqliteQueryStore(self.journal, self.journal)
         self.tokens = SqliteTokenStore(self.journal, limits)
         self.nodes = MemoryNodes()
@@ -178,8 +188,14 @@ class MemoryJournalStore(SqliteJournalStore):
         self,
         on_leftovers: Callable[[], None] | None = None,
         limits: StoreLimits = STORE_LIMITS,
+        shards: int = 1,
+        reached: Reached | None = None,
     ) -> None:
         super().__init__(MEMORY, on_leftovers, limits=limits)
+        more = [(shard,) for shard in range(1, shards)]
+        self._connection.executemany("INSERT INTO projection_shards (shard) VALUES (?)", more)
+        self._positions = read_positions(self._connection)
+        self._wait_until_reached = reached
         self._refuse_next = False
         self._uncertain_next: bool | None = None
 
@@ -244,18 +260,51 @@ class MemoryJournalStore(SqliteJournalStore):
             raise UnknownFateError("outcome unknown, as the test asked")
         return head
 
+    def _note_appended(self, record: JournalRecord) -> None:
+        super()._note_appended(record)
+        if self._wait_until_reached is not None:
+            self._unprojected.clear()  # who projects reads it from the journal
+
     async def read_spilled(self, wanted: Sequence[Refill]) -> SpilledJobs:
         return await self._soon(lambda: read_spill_queues(self._connection, wanted, self._bulk))
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
-        """Returns what `read` answers once the tables have caught up."""
-        await self.caught_up()
+        """Returns what `read` answers; the tables have caught up, unless others project them."""
+        if self._wait_until_reached is None:
+            await self.caught_up()
         return await self._soon(lambda: read(self._connection))
 
     async def caught_up(self) -> None:
-        """Projects what is left to project."""
+        """Projects what is left to project, or waits for those who do."""
+        if self._wait_until_reached is not None:
+            await self._wait_until_reached(self._watermark.appended)
+            return
         while self._watermark.lags:
             self._project_next()
+
+    def project_some(self, believed: Mapping[int, Head], records_max: int) -> bool:
+        """Projects at most so many records into some shards, which are believed to be there.
+
+        False: they are elsewhere, because another process has projected them.
+        """
+        self._positions = read_positions(self._connection)
+        if any(self._positions[shard] != head for shard, head in believed.items()):
+            return False
+        self._quarantine = read_quarantine(self._connection)
+        try:
+            return self._project(believed, records_max)
+        except SQLITE_ERRORS as error:
+            raise as_store_error(error, self._connection) from error
+
+    def dump(self) -> bytes:
+        """Returns the whole database as it is now."""
+        return self._connection.serialize("main")
+
+    def restore(self, dumped: bytes) -> None:
+        """Replaces the whole database by what it was once, as a failover of a database may."""
+        self._connection.deserialize("main", dumped)
+        self._emptied_at = None
+        self.start_over()
 
     async def close(self) -> None:
         """Does nothing."""
