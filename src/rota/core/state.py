@@ -106,7 +106,7 @@ class SchedulerState:
         self.blocked_classes = 0
         """Bits of the classes whose queue is paused or at a limit."""
         self.next_arrival_number, self.fence_floor = 1, 0
-        """New fences are higher than the floor: a failover may have lost records that gave others."""
+        """New fences are above the floor: a failover may have lost records that gave lower ones."""
         self.refill_requests = 0
         """Number of refills requested so far."""
         self.recalled: dict[JobId, None] = {}
