@@ -29,7 +29,7 @@ BEGIN SELECT RAISE(ABORT, 'poisoned'); END
 _POISONED = (("insert", "jobs", "id"), ("update", "jobs", "id"), ("insert", "executions", "job_id"))
 
 
-class Damage:
+class DatabaseDamage:
     """Damage to one database, and its repair."""
 
     def __init__(self, journal: MemoryJournalStore, rng: Rng) -> None:

@@ -33,7 +33,7 @@ from rota.store.protocol import (
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.sqlite.projection import read_positions
 from tests.simtest.clock import Machine, VirtualLoop
-from tests.simtest.damage import Damage
+from tests.simtest.damage import DatabaseDamage
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
@@ -78,7 +78,7 @@ class Database:
     rng: Rng
     trace: Trace
     store: MemoryStore = field(init=False)
-    damage: Damage = field(init=False)
+    damage: DatabaseDamage = field(init=False)
     machine: Machine = field(default_factory=lambda: Machine("database"))
     fault_mode: FaultMode = field(default_factory=FaultMode)
     unreachable_from: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Database:
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(shards=SHARDS, reached=self.reached)
-        self.damage = Damage(self.store.journal, self.rng)
+        self.damage = DatabaseDamage(self.store.journal, self.rng)
 
     # Projection
 

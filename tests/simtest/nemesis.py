@@ -58,6 +58,14 @@ class Nemesis:
             "database forgetful": self._lose_answers,
             "database late": self._store_late,
             "disk full": self._disk_full,
+            "network storm": self._storm,
+            "network stalls": self._stalls,
+            "requests doubled": self._doubling,
+            **self._projection_faults(),
+        }
+
+    def _projection_faults(self) -> dict[str, Callable[[Rng, float], Heal]]:
+        return {
             "projector killed": self._kill_projector,
             "projector frozen": lambda rng, _: self._freeze(self._server(rng).projector.machine),
             "two projectors at once": self._double_projector,
@@ -66,9 +74,6 @@ class Nemesis:
             "poison entry": self._poison,
             "bytes flipped": self._flip,
             "database fails over": self._fail_over,
-            "network storm": self._storm,
-            "network stalls": self._stalls,
-            "requests doubled": self._doubling,
         }
 
     def schedule(self, fault: Fault) -> None:

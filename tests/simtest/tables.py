@@ -7,7 +7,7 @@ shards, windows and quarantine, and must come to the same at every moment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -219,40 +219,28 @@ def contents(snapshot: Snapshot) -> dict[str, Mapping[Any, Any]]:
 def stored(connection: apsw.Connection) -> dict[str, Mapping[Any, Any]]:
     """Returns the contents of all tables, in the form of `NaiveTables.tables`."""
 
-    def read(sql: str) -> Iterator[Any]:
-        return iter(fetch(connection, sql))
+    def read(sql: str, decode: Callable[[Any], Any] = tuple) -> list[Any]:
+        return [decode(row) for row in fetch(connection, sql)]
 
     settings = read_settings(read("SELECT kind, name, body FROM settings"), Damage())
-    submitted, next_arrival = fetch(
-        connection, "SELECT sum(submitted), max(order_next) FROM projection_shards"
-    )[0]
-    finished = read("SELECT queue, state, sum(count) FROM totals GROUP BY queue, state")
-    decided = read("SELECT decision, why, count FROM decided")
     counts = read("SELECT line, sum(count) FROM lines GROUP BY line")
+    executions = read("SELECT id, body FROM executions", rows.execution)
+    workers = read("SELECT id, body FROM workers", rows.worker)
+    queues = read("SELECT name, body FROM queues", rows.queue)
+    schedules = read("SELECT id, course, body FROM schedules", rows.schedule)
+    keys = read("SELECT key, fingerprint, receipt, at FROM keys", rows.key)
+    occurrences = read("SELECT schedule_id, nominal, body FROM occurrences", rows.occurrence)
     return {
         "jobs": {
             row[0]: (rows.spec(row[0], row[1]), rows.life(row[0], row[2]), (row[3], row[4]))
             for row in read("SELECT id, spec, life, state, line FROM jobs")
         },
-        "executions": {
-            one.id: one for one in map(rows.execution, read("SELECT id, body FROM executions"))
-        },
-        "workers": {one.id: one for one in map(rows.worker, read("SELECT id, body FROM workers"))},
-        "queues": {one.name: one for one in map(rows.queue, read("SELECT name, body FROM queues"))},
-        "schedules": {
-            one.id: one
-            for one in map(rows.schedule, read("SELECT id, course, body FROM schedules"))
-        },
-        "keys": {
-            one.key: one
-            for one in map(rows.key, read("SELECT key, fingerprint, receipt, at FROM keys"))
-        },
-        "occurrences": {
-            (one.schedule_id, one.nominal): one
-            for one in map(
-                rows.occurrence, read("SELECT schedule_id, nominal, body FROM occurrences")
-            )
-        },
+        "executions": {one.id: one for one in executions},
+        "workers": {one.id: one for one in workers},
+        "queues": {one.name: one for one in queues},
+        "schedules": {one.id: one for one in schedules},
+        "keys": {one.key: one for one in keys},
+        "occurrences": {(one.schedule_id, one.nominal): one for one in occurrences},
         "labels": dict.fromkeys(read("SELECT key, value, job_id FROM labels"), True),
         "edges": dict.fromkeys(read("SELECT parent, child, condition FROM edges"), True),
         "spill queues": {line: count for line, count in counts if count},
@@ -261,13 +249,19 @@ def stored(connection: apsw.Connection) -> dict[str, Mapping[Any, Any]]:
             {one.name: one for one in settings.tenants},
             {(one.tenant, one.name): one for one in settings.runtimes},
         ),
-        "totals": {
-            "submitted": submitted,
-            "next arrival": next_arrival,
-            **{(queue, state): count for queue, state, count in finished},
-            **{("decided", word, why): count for word, why, count in decided},
-        },
+        "totals": _stored_totals(connection),
     }
+
+
+def _stored_totals(connection: apsw.Connection) -> dict[Any, int]:
+    submitted, next_arrival = fetch(
+        connection, "SELECT sum(submitted), max(order_next) FROM projection_shards"
+    )[0]
+    sql = "SELECT queue, state, sum(count) FROM totals GROUP BY queue, state"
+    finished = {(row[0], row[1]): row[2] for row in fetch(connection, sql)}
+    sql = "SELECT decision, why, count FROM decided"
+    decided = {("decided", row[0], row[1]): row[2] for row in fetch(connection, sql)}
+    return {"submitted": submitted, "next arrival": next_arrival, **finished, **decided}
 
 
 def differences(
