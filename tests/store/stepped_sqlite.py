@@ -31,6 +31,7 @@ class SteppedJournal(MemoryJournalStore):
     def __init__(self, path: Path, shards: int) -> None:
         SqliteJournalStore.__init__(self, path)
         self._refuse_next, self._uncertain_next = False, None
+        self._wait_until_reached = None
         self._upto = _NO_END
         for shard in range(shards):
             self.connection.execute(

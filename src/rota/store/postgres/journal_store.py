@@ -197,7 +197,8 @@ RETURNING epoch
 """A program must not lead if the schema was migrated beyond it, while it was frozen for example.
 After a failover of the database the newest epochs may be lost, and must not be given again."""
 _NOTE_TIMELINE = """
-UPDATE rota.meta SET failovers = failovers + (timeline <> 0)::int, timeline = $1
+UPDATE rota.meta SET timeline = $1,
+    failovers = failovers + CASE timeline WHEN 0 THEN 0 ELSE greatest(1, $1 - timeline) END
 WHERE timeline <> $1
 """
 _NOTE_LOSS = """

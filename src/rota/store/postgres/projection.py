@@ -40,8 +40,6 @@ _SPILLED_COLUMNS = {
     "ordinal": "int8",
 }
 _LINE_COLUMNS = {"shard": "int2", "line": "int8", "count": "int8"}
-_MOVE_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "finished_at": "int8",
-                 "life": "bytea"}  # fmt: skip
 _EXECUTION_COLUMNS = {"id": "text", "job_id": "text", "worker_id": "text", "state": "text",
                       "body": "bytea"}  # fmt: skip
 _LABEL_COLUMNS = {"key": "text", "value": "text", "job_id": "text"}
@@ -55,28 +53,12 @@ _QUARANTINED_COLUMNS = {"job_id": "text", "seq": "int8", "index": "int8", "body"
 _IDS = "unnest($1::text[]) AS v (id)"
 """With a join each id is looked up in its own day's partition; with an array in all partitions."""
 
-_SPEC_BYTES_MAX = 8_192
-"""A larger spec stays in the database when its job moves to another table."""
-_CARRIED = (
-    "j.tenant, j.name, j.priority, j.created_at,"
-    f" CASE WHEN octet_length(j.spec) <= {_SPEC_BYTES_MAX} THEN j.spec END"
-)
-_MOVE_WITHIN = """
-UPDATE rota.{table} j SET state = v.state, lives = v.lives, finished_at = v.finished_at,
-    life = v.life
-FROM {moved} WHERE j.id = v.id
+_CARRIED = "j.tenant, j.name, j.priority, j.created_at, j.spec"
+"""Columns of a job that never change while its spec does not."""
+_TAKE_OUT = f"""
+DELETE FROM rota.{{table}} j WHERE id = ANY ($1)
+RETURNING j.id, {{state}}, j.lives, j.queue, {{line}}, {_CARRIED}
 """
-_MOVE_ACROSS = """
-WITH gone AS (
-    DELETE FROM rota.{table} j USING {moved} WHERE j.id = v.id
-    RETURNING v.id, v.state, v.lives, j.queue, j.tenant, j.name, j.priority, j.created_at,
-        v.finished_at, v.life, j.spec
-)
-INSERT INTO rota.{other} (id, state, lives, queue, tenant, name, priority, created_at,
-    finished_at, life, spec) SELECT * FROM gone
-"""
-
-
 _LOCK_SHARDS = """
 SELECT shard, folded_seq, folded_hash FROM rota.projection_shards WHERE shard = ANY ($1::int2[])
 ORDER BY shard FOR UPDATE NOWAIT
@@ -103,8 +85,8 @@ class WindowProjection:
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Tables to look jobs up in: mostly no job is spilled, and that table is left out."""
-        self._stored: dict[JobId, tuple[str, Row]] = {}
-        """By job that was found: its table, and the columns that never change."""
+        self._stored: dict[JobId, Row] = {}
+        """The columns that never change, of jobs that were taken out of the tables."""
         self._standings: dict[JobId, JobStanding] = {}
 
     async def run(self, plans: PlanCache) -> bool | None:
@@ -149,7 +131,7 @@ class WindowProjection:
         spilled_table = ("jobs_shelved",) if self._newest["jobs_shelved"] is not None else ()
         # If jobs are spilled, most of those that move are.
         self._tables = (*spilled_table, "jobs_live", "jobs_done")
-        await self._find(jobs_looked_up(due))
+        await self._take_out(jobs_looked_up(due))
         changes = project(due, self._standings)
         leaves_behind = await self._write(changes)
         await self._write_others(changes)
@@ -161,47 +143,59 @@ class WindowProjection:
     async def _write(self, changes: TableChanges) -> bool:
         """Writes jobs and executions; returns whether deleted ones left logs and files."""
         replaced = [job_id for job_id in changes.specs if job_id in self._standings]
-        await self._remove_jobs([*changes.dropped, *replaced])
+        await self._unlink([*changes.dropped, *replaced])
         leaves_behind = await self._drop_executions(changes)
         await self._write_jobs(changes)
         await self._move_jobs(changes)
         await self._write_executions(changes.executions)
         return leaves_behind
 
-    async def _find(self, job_ids: Sequence[JobId]) -> None:
-        """Looks up the standings of these jobs."""
+    async def _take_out(self, job_ids: Sequence[JobId]) -> None:
+        """Takes these jobs out of the tables and learns their standings.
+
+        Each of them is written back by the window, changed, or is dropped.
+        """
         for table in self._tables:
-            where = "'queued', j.lives, j.queue, j.line"
-            if table != "jobs_shelved":
-                where = "j.state, j.lives, j.queue, 0"
-            found = await self._look_up(table, f"{where}, {_CARRIED}", job_ids)
+            if table == "jobs_done":
+                columns = f"j.state, j.lives, j.queue, 0, {_CARRIED}"
+                found = await self._look_up(table, columns, job_ids)
+                await self._delete_ids(table, [row[0] for row in found])
+            else:
+                found = await self._delete_live(table, job_ids)
             for job_id, state, lives, queue, line, *carried in found:
                 self._standings[job_id] = rows.standing(state, lives, queue, line)
-                self._stored[job_id] = (table, (queue, *carried))
+                self._stored[job_id] = (queue, *carried)
             if found:
                 job_ids = [job_id for job_id in job_ids if job_id not in self._standings]
 
-    async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
-        """Removes jobs with their labels and edges, which are found through the old rows.
+    async def _delete_live(self, table: str, job_ids: Sequence[JobId]) -> Sequence[Any]:
+        """Deletes those that are there and returns their rows: cheaper than a look and a delete."""
+        newest = self._newest[table]
+        known = [] if newest is None else [one for one in job_ids if one <= newest]
+        if not known:
+            return []
+        is_spilled = table == "jobs_shelved"
+        state, line = ("'queued'", "j.line") if is_spilled else ("j.state", "0")
+        return await self._connection.fetch(
+            _TAKE_OUT.format(table=table, state=state, line=line), known
+        )
+
+    async def _unlink(self, job_ids: Iterable[JobId]) -> None:
+        """Removes labels and edges, which are found through the old specs.
 
         An index by job on both tables would cost more at every submission.
         """
-        if not job_ids:
+        old = [(job_id, self._stored[job_id][-1]) for job_id in job_ids if job_id in self._stored]
+        if not old:
             return
-        old: list[tuple[JobId, Any]] = []
-        for table in self._tables:
-            found = await self._connection.fetch(
-                f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
-            )
-            whole, damaged = rows.specs(map(tuple, found))
-            old += whole
-            if damaged:
-                await self._unlink_damaged(damaged)
+        whole, damaged = rows.specs(old)
+        if damaged:
+            await self._unlink_damaged(damaged)
         await self._delete(
-            "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in old)
+            "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in whole)
         )
         await self._delete(
-            "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
+            "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in whole)
         )
 
     async def _unlink_damaged(self, job_ids: Sequence[JobId]) -> None:
@@ -249,28 +243,15 @@ class WindowProjection:
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
     async def _move_jobs(self, changes: TableChanges) -> None:
-        gone: dict[str, list[JobId]] = {}
         fresh: dict[str, list[Row]] = {}
-        large: dict[tuple[str, str], list[Row]] = {}
         for job_id, life in changes.moves:
-            (table, carried), other = self._stored[job_id], _table_of(life)
             _, state, lives, encoded = rows.move_row(job_id, life)
-            if carried[-1] is None:
-                moved = (job_id, state, lives, life.finished_at, encoded)
-                large.setdefault((table, other), []).append(moved)
-                continue
-            gone.setdefault(table, []).append(job_id)
-            row = (job_id, state, lives, *carried[:-1], encoded, carried[-1], life.finished_at)
-            fresh.setdefault(other, []).append(row)
-        # Deleted and copied in: an update would write all indexes too, and row by row.
-        for table, job_ids in gone.items():
-            await self._delete_ids(table, job_ids)
+            *carried, spec = self._stored[job_id]
+            row = (job_id, state, lives, *carried, encoded, spec, life.finished_at)
+            fresh.setdefault(_table_of(life), []).append(row)
+        # Copied in after they were taken out: an update would write all indexes too, row by row.
         for table, each in fresh.items():
             await self._insert(table, _JOB_COLUMNS, each)
-        for (table, other), each in large.items():
-            statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
-            sql = statement.format(table=table, other=other, moved=_unnest(_MOVE_COLUMNS))
-            await self._connection.execute(sql, *_columns(each, _MOVE_COLUMNS))
 
     async def _write_executions(self, executions: Mapping[ExecutionId, Execution]) -> None:
         ids = list(executions)
