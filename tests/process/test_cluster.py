@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.postgres.server import remove_shared_server, shared_server
+from tests.postgres.server import PostgresServer, remove_shared_server, shared_server
 from tests.process.cell import PATIENCE_S, UP, Cell, Daemon, free_port, until
 
 pytestmark = [pytest.mark.process, pytest.mark.postgres]
@@ -49,9 +49,9 @@ class Server:
 class Cluster(Cell):
     """Servers on a database of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: PostgresServer | None = None) -> None:
         super().__init__(folder, "4s")
-        postgres = shared_server()
+        postgres = server or shared_server()
         self.dsn = postgres.dsn(postgres.new_database())
         made = self.run("tokens", "create", "--store", self.dsn, "--role", "admin", "--json")
         assert made.returncode == 0, made.stderr
