@@ -23,6 +23,7 @@ from rota.processes.messages import (
     Appended,
     Configure,
     Lead,
+    LookAgain,
     Ping,
     ShutDown,
     Status,
@@ -90,6 +91,8 @@ class BackgroundProcess:
                 self._projector.want(seq)
             case SweepSoon():
                 self._projector.sweep_soon()
+            case LookAgain():
+                self._projector.look_again()
             case Ping():
                 self._tell(self._projector.status)
             case ShutDown():

@@ -18,6 +18,7 @@ from rota.processes.messages import (
     Configure,
     FromBackground,
     Lead,
+    LookAgain,
     Ping,
     ShutDown,
     SweepSoon,
@@ -131,6 +132,10 @@ class BackgroundClient:
         finally:
             with suppress(ValueError):
                 self._waiting.remove((seq, waiter))
+
+    def look_again(self) -> None:
+        """Says that the quarantine has changed."""
+        self._send(LookAgain())
 
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""

@@ -48,6 +48,10 @@ class SweepSoon(Message, frozen=True, tag="s"):
     """Deleted jobs have left logs and files."""
 
 
+class LookAgain(Message, frozen=True, tag="q"):
+    """Another process has changed the quarantine."""
+
+
 class Ping(Message, frozen=True, tag="g"):
     """Asks for the status, which shows that the process is not frozen."""
 
@@ -56,7 +60,9 @@ class ShutDown(Message, frozen=True, tag="e"):
     """Asks the process to finish what it does and to end."""
 
 
-ToBackground: TypeAlias = Configure | Lead | Appended | Want | SweepSoon | Ping | ShutDown
+ToBackground: TypeAlias = (
+    Configure | Lead | Appended | Want | SweepSoon | LookAgain | Ping | ShutDown
+)
 
 
 class Status(Message, frozen=True, tag="p"):

@@ -420,7 +420,10 @@ class PostgresJournalStore(PostgresInbox):
         return await self._readers.run(read_quarantined_work)
 
     async def repair(self, job_ids: Sequence[JobId] = ()) -> dict[JobId, str]:
-        return await repair_jobs(self._address, job_ids)
+        try:
+            return await repair_jobs(self._address, job_ids)
+        finally:
+            self._projection.look_again()
 
     async def close(self) -> None:
         self._leader_lock.drop()

@@ -160,7 +160,7 @@ class Projector:
         self._waiting: list[tuple[Seq, asyncio.Future[None]]] = []
         self._at_hand = RecordsAtHand()
         self._wake = asyncio.Event()
-        self._to_sweep = True
+        self._to_sweep, self._stale = True, False
         self._made_until = Seq(0)
         self._upkeep_due: Instant = 0
         self._task: asyncio.Task[None] | None = None
@@ -231,6 +231,11 @@ class Projector:
         dropped = await self._lanes[0].connection.write(lambda c: drop_old(c, before))
         self.sweep_soon()
         return dropped
+
+    def look_again(self) -> None:
+        """Says that another process has changed the quarantine."""
+        self._stale = True
+        self._wake.set()
 
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""
@@ -327,7 +332,8 @@ class Projector:
 
     async def _work(self) -> None:
         try:
-            if self._trouble or not self._positions or not self._projects:
+            if self._trouble or self._stale or not self._positions or not self._projects:
+                self._stale = False
                 await self._read_all()
             self._judge_others()
             if self._projects and self._lags:

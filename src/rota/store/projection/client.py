@@ -34,6 +34,10 @@ class Projection(Protocol):
         """
         ...
 
+    def look_again(self) -> None:
+        """Says that another process has changed the quarantine."""
+        ...
+
     def sweep_soon(self) -> None:
         """Says that deleted jobs have left logs and files."""
         ...
