@@ -65,6 +65,7 @@ async def test_two_projectors_at_once_write_no_row_twice_and_miss_none(cell: Cel
             written += writes
         for store in (one, two):
             await assert_same(store, NaiveStore(written))
+            await store.projection.reached(leader.seq)
             status = store.projection.status
             assert (status.projected, status.quarantined, status.trouble) == (60, 0, "")
             assert (await store.journal.load()).totals.submitted == 5 * 60
