@@ -50,7 +50,7 @@ def test_a_real_prometheus_reads_the_figures_and_the_rules(cell: Cell, tmp_path:
                 ),
                 "a look at every rule",
             )
-            assert len(rules) == 15
+            assert len(rules) == 17
             target = ask.get("targets")["activeTargets"][0]
             assert (target["health"], target["lastError"]) == ("up", "")
     finally:

@@ -42,6 +42,7 @@ from rota.engine.standby import build_scheduler
 from rota.store.errors import DamagedError, DamagedRowError, FileGoneError
 from rota.store.protocol import Snapshot, StoreError, Totals
 from rota.store.queries import ExecutionQuery, JobQuery
+from rota.store.sqlite.database_file import DatabaseFile
 from rota.store.sqlite.integrity import damage_in
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from tests.example_counts import examples
@@ -392,3 +393,29 @@ async def test_a_page_of_a_log_that_lacks_a_piece_is_refused(tmp_path: Path) -> 
     with pytest.raises(DamagedRowError, match="log of execution e 4"):
         await store.logs.read(log, 0, 12)
     await store.close()
+
+
+_WAL_BYTES = 4_096
+
+
+def test_a_log_that_grows_while_it_is_looked_at_is_not_taken_for_truncated(tmp_path: Path) -> None:
+    path = tmp_path / "rota.db"
+    path.write_bytes(b"x")
+    wal = Path(f"{path}-wal")
+    wal.write_bytes(bytes(_WAL_BYTES))
+    file = DatabaseFile(path)
+    file.opened()
+    looked = file._wal_bytes
+
+    def grows_meanwhile() -> int:
+        size = looked()
+        if size == _WAL_BYTES:
+            wal.write_bytes(bytes(2 * _WAL_BYTES))
+            file.note_wal(1, _WAL_BYTES)
+        return size
+
+    file._wal_bytes = grows_meanwhile  # type: ignore[method-assign]
+    file.check()
+    wal.write_bytes(bytes(_WAL_BYTES // 2))
+    with pytest.raises(DamagedError, match="truncated"):
+        file.check()

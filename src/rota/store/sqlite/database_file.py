@@ -16,6 +16,7 @@ MEMORY = Path(":memory:")
 
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
+_LOOKS = 3
 
 
 class DatabaseFile:
@@ -36,6 +37,8 @@ class DatabaseFile:
 
     def note_wal(self, pages: int, page_bytes: int) -> None:
         """Notes how many pages the write-ahead log has now."""
+        if not self._opened:
+            return
         self._wal_bytes_min = _WAL_HEADER_BYTES + pages * (_FRAME_HEADER_BYTES + page_bytes)
 
     def check(self) -> None:
@@ -46,16 +49,25 @@ class DatabaseFile:
         """
         if self.damage is not None:
             raise self.damage
+        # The log grows and begins anew while a reader's thread looks: what is compared must be older
+        # than the look, and a log that has just begun anew is looked at once more.
+        for _ in range(_LOOKS):
+            wal_bytes_min = self._wal_bytes_min
+            if self._wal_bytes() >= wal_bytes_min:
+                return
+        raise DamagedError(
+            f"{self.path}-wal was truncated while the server used it: stop the server and restore"
+            " a backup"
+        )
+
+    def _wal_bytes(self) -> int:
+        """Returns the size of the write-ahead log; raises FileGoneError if a file is another."""
         size = 0
         for name, device, inode in self._opened:
             found_device, found_inode, size = _identity(name)
             if (found_device, found_inode) != (device, inode):
                 raise _gone(name, "was replaced")
-        if size < self._wal_bytes_min and self._opened:
-            raise DamagedError(
-                f"{self.path}-wal was truncated while the server used it: stop the server and"
-                " restore a backup"
-            )
+        return size
 
 
 def _identity(name: str) -> tuple[int, int, int]:
