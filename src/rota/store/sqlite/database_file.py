@@ -49,8 +49,8 @@ class DatabaseFile:
         """
         if self.damage is not None:
             raise self.damage
-        # The log grows and begins anew while a reader's thread looks: what is compared must be older
-        # than the look, and a log that has just begun anew is looked at once more.
+        # The log grows and begins anew while a reader's thread looks: what it is compared with must
+        # be older than the look, and one that has just begun anew is looked at once more.
         for _ in range(_LOOKS):
             wal_bytes_min = self._wal_bytes_min
             if self._wal_bytes() >= wal_bytes_min:
