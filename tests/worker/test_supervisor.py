@@ -123,7 +123,8 @@ async def test_after_a_thaw_expired_jobs_end_before_any_message_is_read(
     tree.hold_until(clock.now() + 600)
     over = clock.now() + 0.6
     await until(lambda: clock.now() > over)
-    assert len(marked(mark)) == 2, "nobody could end it yet"
+    # A shell that is about to become another program counts for a moment, too.
+    assert len(marked(mark)) >= 2, "nobody could end it yet"
     os.kill(supervisor.pid, signal.SIGCONT)
     assert (await tree.ended).cause == "lease"
     assert marked(mark) == []
