@@ -47,7 +47,6 @@ _EDGE_COLUMNS = {"parent": "text", "child": "text", "condition": "text"}
 _KEY_COLUMNS = {"key": "text", "fingerprint": "text", "receipt": "bytea", "at": "int8"}
 _SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
 _TOTAL_COLUMNS = {"shard": "int2", "queue": "text", "state": "text", "count": "int8"}
-_POSITION_COLUMNS = {"shard": "int2", "folded_seq": "int8", "folded_hash": "bytea"}
 _QUARANTINED_COLUMNS = {"job_id": "text", "seq": "int8", "index": "int8", "body": "bytea"}
 
 _IDS = "unnest($1::text[]) AS v (id)"
