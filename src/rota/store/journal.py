@@ -38,7 +38,6 @@ VERSION = 1
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder_v1: msgspec.msgpack.Decoder[list[AnyWrite]] = msgspec.msgpack.Decoder(list[AnyWrite])
-_decode_each = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 _DECODERS: Mapping[int, Callable[[memoryview], list[AnyWrite]]] = {1: _decoder_v1.decode}
 _POSITION = Struct(">qqq")
@@ -74,11 +73,6 @@ def decode_record(body: bytes) -> list[AnyWrite]:
         raise StoreError(
             f"a journal record cannot be read ({error}): the journal is damaged, restore a backup"
         ) from error
-
-
-def split_record(body: bytes) -> list[bytes]:
-    """Returns the writes of a record one by one, still encoded."""
-    return [bytes(one) for one in _decode_each(memoryview(body)[1:])]
 
 
 def chain_hash(before: bytes, seq: int, epoch: int, at: Instant, body: bytes) -> bytes:
