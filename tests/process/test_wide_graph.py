@@ -25,8 +25,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def submitting(server: Server) -> Iterator[list[int]]:
-    """Submits jobs all the time; yields the status of each answer."""
+def submitting(server: Server, reader: Server) -> Iterator[list[int]]:
+    """Submits jobs all the time, and reads through another server, which wants the tables too.
+
+    Yields the status of each submission.
+    """
     statuses: list[int] = []
     over = threading.Event()
 
@@ -34,22 +37,29 @@ def submitting(server: Server) -> Iterator[list[int]]:
         while not over.wait(0.05):
             statuses.append(server.http.post("/jobs", json=LATER).status_code)
 
-    thread = threading.Thread(target=submit)
-    thread.start()
+    def read() -> None:
+        while not over.wait(0.05):
+            reader.http.get("/jobs")
+
+    threads = [threading.Thread(target=submit), threading.Thread(target=read)]
+    for thread in threads:
+        thread.start()
     try:
         yield statuses
     finally:
         over.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_wide_graph_is_cancelled_and_started_over_while_others_submit(cluster: Cluster) -> None:
     server = cluster.serve("a", "--leader-ttl", "3s")
+    other = cluster.serve("b", "--leader-ttl", "3s")
     root = server.ask("POST", "/jobs", LATER, 201)["job_id"]
     batch = {"jobs": [{**NOOP, "name": "dependent", "dependencies": [root]}] * BATCH}
     for _ in range(DEPENDENTS // BATCH):
         server.ask("POST", "/jobs/batch", batch, 201)
-    with submitting(server) as statuses:
+    with submitting(server, other) as statuses:
         for method, act in (("PUT", "cancel"), ("POST", "retry"), ("PUT", "cancel")):
             # What reads the tables may be asked to try again while they are written.
             path = f"/jobs/{root}/{act}"
